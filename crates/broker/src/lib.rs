@@ -1,0 +1,1 @@
+//! What a front may ask for: publish, read, groups, offsets, producers, administration.

@@ -1,0 +1,3 @@
+//! The weir binary: serve, and every verb an operator needs.
+
+fn main() {}

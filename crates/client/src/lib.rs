@@ -1,0 +1,1 @@
+//! The Rust SDK: producers, consumers and groups.

@@ -1,0 +1,1 @@
+//! Raft groups over the shared journal, placement, and node-to-node transport.

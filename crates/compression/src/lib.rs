@@ -1,0 +1,1 @@
+//! Bounded compression and decompression of record batches, for clients and tools.

@@ -1,0 +1,1 @@
+//! The Kafka front: sessions over the broker.

@@ -1,0 +1,1 @@
+//! The journal and the partition log on disk. No network, no async runtime.

@@ -1,0 +1,1 @@
+//! Whole clusters under a simulated network, disk and clock, replayable by seed.
