@@ -1,1 +1,23 @@
-//! Names, ids, record batches, commands and their outcomes. No I/O; depends on nothing else of the project.
+//! The words that every other crate uses: names, ids, record batches, commands and their outcomes.
+//!
+//! This crate does no I/O, reads no clock and depends on nothing else of the project. What crosses
+//! a boundary of the house (socket to shard, shard to journal, node to node) is a value of a type
+//! that is defined here.
+//!
+//! * [`ids`]: nodes, shards, topics, partitions.
+//! * [`names`]: what may be a topic's or a group's name.
+//! * [`batch`]: the record batch, the only form in which records are stored.
+//! * [`settings`]: what can be set on a topic, with bounds and defaults.
+//! * [`command`]: what a shard can be asked to do, and what comes of it.
+//! * [`entry`]: a list of commands as it stands in the journal.
+//! * [`wire`]: the bounded little-endian encoding that entries and checkpoints share.
+
+pub mod batch;
+pub mod command;
+pub mod entry;
+pub mod ids;
+pub mod names;
+pub mod settings;
+pub mod wire;
+
+pub use ids::{NodeId, Offset, PartitionId, ShardId, TimestampMs, TopicId};

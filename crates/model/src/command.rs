@@ -1,0 +1,318 @@
+//! What a shard can be asked to do, and what comes of it. Commands are the only way in which the
+//! state of a shard changes; they carry everything that their effect depends on.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::settings::PartitionSettings;
+use crate::{NodeId, Offset, PartitionId, ShardId, TimestampMs, TopicId};
+
+/// One change to a shard's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    // Every shard.
+    /// A leadership begins: the first command of every leader. `apply` counts these for the epochs.
+    Lead {
+        /// Who leads from here on.
+        node: NodeId,
+    },
+    /// From here on the state machine behaves as this version. Proposed once all replicas support it.
+    SetMachineVersion {
+        /// The version.
+        version: u32,
+    },
+    /// Every replica remembers the digest of its state at this index.
+    TakeDigest,
+    /// Every replica compares its digest of that index with this one; one that differs stops.
+    CompareDigest {
+        /// Index of the `TakeDigest`.
+        index: u64,
+        /// What the leader's state digested to.
+        digest: u64,
+    },
+
+    // The meta shard.
+    /// Creates a topic; its partitions get ids. Refused if the name is taken.
+    CreateTopic {
+        /// Name, checked by the proposer.
+        name: String,
+        /// Identity, drawn by the proposer.
+        topic_id: TopicId,
+        /// The shard of each partition, by partition index.
+        placement: Vec<ShardId>,
+        /// Overrides of the broker's defaults.
+        config: BTreeMap<String, String>,
+    },
+    /// Marks a topic as being deleted; it disappears from every listing at once.
+    DeleteTopic {
+        /// Which.
+        topic_id: TopicId,
+    },
+    /// Forgets a deleted topic, once all its partitions are closed.
+    ForgetTopic {
+        /// Which.
+        topic_id: TopicId,
+    },
+    /// Replaces a topic's overrides.
+    ConfigureTopic {
+        /// Which.
+        topic_id: TopicId,
+        /// All overrides from here on.
+        config: BTreeMap<String, String>,
+    },
+    /// Adds partitions to a topic.
+    AddPartitions {
+        /// Which.
+        topic_id: TopicId,
+        /// The number of partitions that the proposer saw; refused if it is another by now.
+        expected: u32,
+        /// The shard of each new partition.
+        placement: Vec<ShardId>,
+    },
+    /// Hands out a run of producer ids that nobody else ever gets.
+    AllocateProducerIds {
+        /// How many, at least 1.
+        count: u32,
+    },
+
+    // Data shards.
+    /// Makes a partition known to its shard. A repeat changes nothing.
+    OpenPartition {
+        /// Which.
+        partition: PartitionId,
+        /// Its settings.
+        settings: PartitionSettings,
+        /// Leader epochs of the partition begin here.
+        epoch_base: i32,
+    },
+    /// Replaces a partition's settings.
+    ConfigurePartition {
+        /// Which.
+        partition: PartitionId,
+        /// All settings from here on.
+        settings: PartitionSettings,
+    },
+    /// Forgets a partition and its files.
+    ClosePartition {
+        /// Which.
+        partition: PartitionId,
+    },
+    /// Appends one record batch, verified by the proposer.
+    Append {
+        /// Where to.
+        partition: PartitionId,
+        /// The batch as the producer sent it; its base offset and epoch mean nothing.
+        batch: Bytes,
+    },
+    /// Raises the log start: records below it are gone. Segments wholly below lose their files.
+    Trim {
+        /// Which partition.
+        partition: PartitionId,
+        /// The first offset that remains.
+        log_start: Offset,
+    },
+    /// Stores a group's membership as of a completed rebalance.
+    StoreGroup {
+        /// The group's name.
+        group: String,
+        /// Its membership.
+        membership: GroupMembership,
+    },
+    /// Stores positions of a group.
+    CommitOffsets {
+        /// The group's name.
+        group: String,
+        /// What is committed.
+        offsets: Vec<OffsetCommit>,
+    },
+    /// Removes positions of a group.
+    DeleteOffsets {
+        /// The group's name.
+        group: String,
+        /// Which.
+        partitions: Vec<(TopicId, i32)>,
+    },
+    /// Removes a group with all its positions.
+    DeleteGroup {
+        /// The group's name.
+        group: String,
+    },
+    /// Removes all groups' positions in a deleted topic.
+    DropTopicOffsets {
+        /// Which.
+        topic_id: TopicId,
+    },
+}
+
+/// A committed position of a group in one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffsetCommit {
+    /// Which topic.
+    pub topic_id: TopicId,
+    /// Which of its partitions.
+    pub partition: i32,
+    /// The next offset that the group will read.
+    pub offset: Offset,
+    /// Leader epoch of the last record read, or -1.
+    pub leader_epoch: i32,
+    /// Whatever the client wants to have back with it.
+    pub metadata: String,
+    /// Entry time of the commit; filled in by `apply`.
+    pub committed_at: TimestampMs,
+}
+
+/// A group's membership as of a completed rebalance: what its coordinator must know after a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMembership {
+    /// Rises with every completed rebalance, never falls.
+    pub generation: i32,
+    /// The kind of group, "consumer" for consumers.
+    pub protocol_type: String,
+    /// The assignment strategy that all members support; none in an empty group.
+    pub protocol: Option<String>,
+    /// Member id of the member that computes assignments.
+    pub leader: Option<String>,
+    /// The members, in the order in which they joined.
+    pub members: Vec<GroupMember>,
+    /// Entry time of the last change; filled in by `apply`.
+    pub changed_at: TimestampMs,
+}
+
+/// One member of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Given by the coordinator.
+    pub member_id: String,
+    /// Given by the client, for static membership.
+    pub instance_id: Option<String>,
+    /// What the client calls itself.
+    pub client_id: String,
+    /// Where it connects from.
+    pub client_host: String,
+    /// A member unheard of for this long is out, in milliseconds.
+    pub session_timeout_ms: i32,
+    /// A member has this long to join again in a rebalance, in milliseconds.
+    pub rebalance_timeout_ms: i32,
+    /// The strategies that it supports in its order of preference, each with its own data.
+    pub protocols: Vec<(String, Bytes)>,
+    /// What it was assigned.
+    pub assignment: Bytes,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is done, and there is no more to say.
+    Done,
+    /// The records are in the log.
+    Appended(Appended),
+    /// The topic exists now, with these partitions; or has these partitions from here on.
+    Topic(TopicMeta),
+    /// The run of producer ids begins here.
+    ProducerIds {
+        /// First of the run.
+        first: i64,
+    },
+    /// The digest was taken.
+    Digest {
+        /// Index of the entry that took it.
+        index: u64,
+        /// Of the whole state.
+        digest: u64,
+    },
+    /// It was refused and changed nothing.
+    Refused(Refusal),
+}
+
+/// Where a batch went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of the batch's first record.
+    pub base_offset: Offset,
+    /// Offset of the batch's last record.
+    pub last_offset: Offset,
+    /// First offset that the log still has.
+    pub log_start: Offset,
+    /// Epoch in which it was appended.
+    pub leader_epoch: i32,
+    /// Entry time of the append.
+    pub time: TimestampMs,
+    /// Whether the batch was there already and this is where the first copy went.
+    pub duplicate: bool,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The shard does not have this partition.
+    #[error("partition {0} is not in this shard")]
+    UnknownPartition(PartitionId),
+    /// The bytes are not a batch that can be appended.
+    #[error("{0}")]
+    MalformedBatch(String),
+    /// The batch's sequence does not follow the producer's last one.
+    #[error("producer {producer_id}: sequence {got} does not follow; {expected} was expected")]
+    OutOfOrderSequence {
+        /// Whose.
+        producer_id: i64,
+        /// What would have followed.
+        expected: i32,
+        /// What came.
+        got: i32,
+    },
+    /// The producer has been replaced by a newer one with the same id.
+    #[error("producer {producer_id}: epoch {got} is older than the current epoch {current}")]
+    StaleProducerEpoch {
+        /// Whose.
+        producer_id: i64,
+        /// The newest epoch seen.
+        current: i16,
+        /// What came.
+        got: i16,
+    },
+    /// The topic's name is taken.
+    #[error("the topic '{0}' exists already")]
+    TopicExists(String),
+    /// There is no such topic.
+    #[error("there is no topic with id {0}")]
+    UnknownTopic(TopicId),
+    /// The topic has another number of partitions by now.
+    #[error("the topic has {0} partitions")]
+    PartitionCount(u32),
+    /// There is no such group.
+    #[error("there is no group '{0}'")]
+    UnknownGroup(String),
+    /// A bound of the shard is reached.
+    #[error("the limit of {limit} {what} is reached")]
+    Limit {
+        /// What there would be too many of.
+        what: &'static str,
+        /// The bound.
+        limit: u64,
+    },
+}
+
+/// A topic as the meta shard knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicMeta {
+    /// Name.
+    pub name: String,
+    /// Identity.
+    pub id: TopicId,
+    /// Partitions by index.
+    pub partitions: Vec<PartitionMeta>,
+    /// Overrides of the broker's defaults.
+    pub config: BTreeMap<String, String>,
+    /// Entry time of its creation.
+    pub created_at: TimestampMs,
+}
+
+/// A partition as the meta shard knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionMeta {
+    /// Identity.
+    pub id: PartitionId,
+    /// Where it lives.
+    pub shard: ShardId,
+}

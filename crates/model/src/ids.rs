@@ -1,0 +1,72 @@
+//! Identities. Each is a type of its own, so that one cannot be taken for another.
+
+use std::fmt;
+
+/// A record's position within its partition: dense, from 0, never given out twice.
+pub type Offset = i64;
+
+/// Milliseconds since 1970-01-01 UTC, as in Kafka's records. Negative means "none".
+pub type TimestampMs = i64;
+
+/// A node of the cluster, chosen by the operator, never reused for another machine's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+/// A Raft group and the state machine that it drives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u32);
+
+impl ShardId {
+    /// The meta shard: topics, placement, settings and everything else that every node must know.
+    pub const META: ShardId = ShardId(0);
+}
+
+/// A partition, unique in the cluster for ever: minted by the meta shard, never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u64);
+
+/// A topic's identity, which a topic deleted and created again under the same name does not share.
+/// Kafka's topic id: a version 4 UUID, of which all zeroes means "none".
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicId(pub [u8; 16]);
+
+impl TopicId {
+    /// "No topic id".
+    pub const NONE: TopicId = TopicId([0; 16]);
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
