@@ -1,0 +1,21 @@
+# One command for each thing one does here. `make help` lists them.
+# Every target that checks something runs the same stages as CI does, by the same script.
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test tidy
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+run: ## build in release and serve every protocol on its usual port of 127.0.0.1
+	cargo build --release --locked --package weir
+	exec target/release/weir serve
+
+build: ## the binary as the tests use it (dev profile)
+	cargo build --locked --package weir
+
+test: ## everything that a change must pass: format, lints, build, tests, tidiness
+	@suites/stages test
+
+tidy: ## banned words, long files, dead links
+	@suites/tidy
