@@ -1,0 +1,104 @@
+//! The only seam between Weir and files.
+//!
+//! Everything that touches a disk goes through the two traits [`Disk`] and [`File`], so that the
+//! same code runs on a real file system ([`RealDisk`]) and on a simulated one ([`SimDisk`]) that
+//! loses, tears, reorders and damages what was not made durable. Both traits are blocking; the
+//! caller decides on which thread.
+//!
+//! What a caller may rely on, and no more:
+//!
+//! * Bytes written are read back at once, but survive a power loss only after [`File::sync_data`]
+//!   returned without an error. Until then any subset of the written sectors may survive.
+//! * A created, renamed or removed name survives only after [`Disk::sync_dir`] of its directory.
+//!   Directories made by [`Disk::create_dir_all`] are durable when it returns.
+//! * After a failed sync nothing is known about the bytes written since the last good one, and a
+//!   later sync that succeeds does not change that.
+
+mod error;
+mod lock;
+mod real;
+mod sim;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use error::{DiskError, DiskErrorKind};
+pub use lock::{Lock, LockError, lock_data_dir};
+pub use real::RealDisk;
+pub use sim::{Fault, FaultKind, Operation, SimDisk};
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// For reading; it must exist.
+    Read,
+    /// For reading and writing; it must exist.
+    Write,
+    /// For reading and writing; it must not exist yet.
+    CreateNew,
+    /// For reading and writing; made if it does not exist, otherwise left as it is.
+    Create,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The last component of its path. Names that are not UTF-8 are listed with replacement
+    /// characters, so that they match nothing that Weir ever wrote.
+    pub name: String,
+    /// Length in bytes; 0 for a directory.
+    pub len: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// A file system. See the module's description for what is durable when.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, DiskError>;
+    /// Makes a directory and its parents, durably. Succeeds if it exists.
+    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError>;
+    /// Removes a file's name. Open handles keep working.
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<(), DiskError>;
+    /// Renames a file within one directory, replacing what has the new name.
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
+    /// Lists a directory, sorted by name.
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>, DiskError>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> Result<(), DiskError>;
+    /// Bytes that can still be written on the file system that holds `path`.
+    fn available_space(&self, path: &Path) -> Result<u64, DiskError>;
+    /// Makes everything on the file system that holds `path` durable. Errors of files that are not
+    /// open any more may go unnoticed: keep files with unsynced bytes open.
+    fn sync_filesystem(&self, path: &Path) -> Result<(), DiskError>;
+}
+
+/// An open file. All access is by position; there is no cursor to share.
+pub trait File: Send + Sync + fmt::Debug {
+    /// Reads up to `buffer.len()` bytes at `position`; fewer only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> Result<usize, DiskError>;
+    /// As [`File::read_at`], but only what can be had without waiting for the disk: possibly fewer
+    /// bytes, or `None` when not even the first is at hand (or this cannot be told).
+    fn try_read_cached(&self, buffer: &mut [u8], position: u64) -> Result<Option<usize>, DiskError>;
+    /// Writes all of `slices` behind each other at `position`, growing the file if need be.
+    fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> Result<(), DiskError>;
+    /// Grows the file to `len` bytes of zeroes that are really written, so that overwriting them
+    /// changes no metadata. Never shrinks it.
+    fn allocate(&self, len: u64) -> Result<(), DiskError>;
+    /// Cuts the file, or grows it by a hole.
+    fn set_len(&self, len: u64) -> Result<(), DiskError>;
+    /// Makes bytes and length durable.
+    fn sync_data(&self) -> Result<(), DiskError>;
+    /// Current length in bytes.
+    fn len(&self) -> Result<u64, DiskError>;
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> Result<bool, DiskError> {
+        Ok(self.len()? == 0)
+    }
+}

@@ -1,0 +1,237 @@
+//! Files on a real file system.
+
+use std::fs;
+use std::io::{IoSlice, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{DirEntry, Disk, DiskError, DiskErrorKind, File, OpenMode};
+
+/// Slices that one system call takes (`IOV_MAX` on Linux).
+const SLICES_MAX: usize = 1024;
+
+/// Zeroes written at a time while a file is allocated.
+const ZERO_CHUNK_BYTES: usize = 1 << 20;
+
+/// The machine's own file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl RealDisk {
+    /// A shared handle.
+    pub fn shared() -> Arc<dyn Disk> {
+        Arc::new(RealDisk)
+    }
+}
+
+fn failed<'a, E: Into<std::io::Error>>(
+    operation: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(E) -> DiskError + 'a {
+    move |error| DiskError::from_io(operation, path, &error.into())
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, DiskError> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::Write => {
+                options.write(true);
+            }
+            OpenMode::CreateNew => {
+                options.write(true).create_new(true);
+            }
+            OpenMode::Create => {
+                options.write(true).create(true).truncate(false);
+            }
+        }
+        let file = options.open(path).map_err(failed("open", path))?;
+        Ok(Arc::new(RealFile { file, path: path.to_owned(), cached_reads: AtomicBool::new(true) }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            self.create_dir_all(parent)?;
+        }
+        match fs::create_dir(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) => return Err(DiskError::from_io("create directory", path, &error)),
+        }
+        match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => self.sync_dir(Path::new(".")),
+            Some(parent) => self.sync_dir(parent),
+            None => Ok(()),
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        fs::remove_file(path).map_err(failed("remove", path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<(), DiskError> {
+        fs::remove_dir(path).map_err(failed("remove directory", path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        fs::rename(from, to).map_err(failed("rename", from))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<DirEntry>, DiskError> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path).map_err(failed("list", path))? {
+            let entry = entry.map_err(failed("list", path))?;
+            let metadata = entry.metadata().map_err(failed("list", &entry.path()))?;
+            let is_dir = metadata.is_dir();
+            let len = if is_dir { 0 } else { metadata.len() };
+            entries.push(DirEntry { name: entry.file_name().to_string_lossy().into_owned(), len, is_dir });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<(), DiskError> {
+        let directory = fs::File::open(path).map_err(failed("open", path))?;
+        rustix::fs::fsync(&directory).map_err(failed("sync directory", path))
+    }
+
+    fn available_space(&self, path: &Path) -> Result<u64, DiskError> {
+        let space = rustix::fs::statvfs(path).map_err(failed("measure free space of", path))?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    fn sync_filesystem(&self, path: &Path) -> Result<(), DiskError> {
+        let directory = fs::File::open(path).map_err(failed("open", path))?;
+        rustix::fs::syncfs(&directory).map_err(failed("sync file system of", path))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+    /// Cleared when the file system turns out not to know reads without waiting.
+    cached_reads: AtomicBool,
+}
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> Result<usize, DiskError> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.file.read_at(&mut buffer[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(DiskError::from_io("read", &self.path, &error)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn try_read_cached(&self, buffer: &mut [u8], position: u64) -> Result<Option<usize>, DiskError> {
+        if !self.cached_reads.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let slices = &mut [IoSliceMut::new(buffer)];
+        match rustix::io::preadv2(&self.file, slices, position, ReadWriteFlags::NOWAIT) {
+            Ok(n) => Ok(Some(n)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.cached_reads.store(false, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(DiskError::from_io("read", &self.path, &error.into())),
+        }
+    }
+
+    fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> Result<(), DiskError> {
+        let mut at = position;
+        for group in slices.chunks(SLICES_MAX) {
+            at = self.write_group(group, at)?;
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), DiskError> {
+        let mut at = self.len()?;
+        if at >= len {
+            return Ok(());
+        }
+        // First for the blocks, so that a full disk is met before half a file is written; file
+        // systems that cannot do it lose only that.
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => {}
+            Err(error) => return Err(DiskError::from_io("allocate", &self.path, &error.into())),
+        }
+        // Then for real: blocks that are only reserved would be converted by the first overwrite,
+        // and its sync would pay for that.
+        let zeroes = vec![0; ZERO_CHUNK_BYTES.min((len - at) as usize)];
+        while at < len {
+            let chunk = zeroes.len().min((len - at) as usize);
+            self.write_at(&[IoSlice::new(&zeroes[..chunk])], at)?;
+            at += chunk as u64;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), DiskError> {
+        self.file.set_len(len).map_err(failed("set the length of", &self.path))
+    }
+
+    fn sync_data(&self) -> Result<(), DiskError> {
+        rustix::fs::fdatasync(&self.file).map_err(failed("sync", &self.path))
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        Ok(self.file.metadata().map_err(failed("measure", &self.path))?.len())
+    }
+}
+
+impl RealFile {
+    /// Writes at most [`SLICES_MAX`] slices and returns where they end.
+    fn write_group(&self, slices: &[IoSlice<'_>], position: u64) -> Result<u64, DiskError> {
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut done = 0;
+        while done < total {
+            let written = if done == 0 {
+                rustix::io::pwritev(&self.file, slices, position)
+            } else {
+                rustix::io::pwritev(&self.file, &skip(slices, done), position + done as u64)
+            };
+            match written {
+                Ok(0) => {
+                    let kind = DiskErrorKind::Io;
+                    return Err(DiskError::new("write", &self.path, kind, "the system wrote nothing"));
+                }
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(DiskError::from_io("write", &self.path, &error.into())),
+            }
+        }
+        Ok(position + total as u64)
+    }
+}
+
+/// What remains of `slices` behind their first `done` bytes.
+fn skip<'a>(slices: &'a [IoSlice<'a>], mut done: usize) -> Vec<IoSlice<'a>> {
+    let mut rest = Vec::with_capacity(slices.len());
+    for slice in slices {
+        if done >= slice.len() {
+            done -= slice.len();
+        } else {
+            rest.push(IoSlice::new(&slice[done..]));
+            done = 0;
+        }
+    }
+    rest
+}
