@@ -1,1 +1,37 @@
-//! What a front may ask for: publish, read, groups, offsets, producers, administration.
+//! What a front may ask for: topics, publishing, reading, groups, producers, administration.
+//!
+//! Fronts see only this crate and `weir-model`: never a file, a Raft type or another front. The
+//! broker itself keeps nothing that must survive: what it decides becomes a command to the shard
+//! that owns the matter, and is answered when that command is applied.
+//!
+//! * [`Broker`]: the one value that fronts hold.
+//! * [`Topic`], [`PartitionRef`]: what records go to and come from.
+//! * [`FetchWait`]: waiting for records on many partitions at once.
+//! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
+//! * [`errors`]: one type per operation, told apart by cause.
+//! * [`options`]: what an operator may set.
+
+#![allow(dead_code)]
+
+mod admin;
+mod broker;
+pub mod errors;
+pub mod groups;
+mod info;
+mod metrics;
+pub mod options;
+mod publish;
+mod read;
+mod topics;
+mod wait;
+
+pub use admin::{ConfigEntry, ConfigSource, CreateTopic};
+pub use broker::Broker;
+pub use errors::{AdminError, GroupError, LookupError, OffsetError, PublishError, ReadError, Unavailable};
+pub use info::{ClusterInfo, NodeInfo, PartitionInfo};
+pub use metrics::{FrontMetrics, Metrics};
+pub use options::{BROKER_SETTINGS, BrokerOptions, BrokerSetting, GroupOptions, HostPort, SettingKind};
+pub use publish::{Acks, Published, Publishing};
+pub use read::{ListedOffset, OffsetQuery, PartitionRef, Records};
+pub use topics::Topic;
+pub use wait::{ArrivalMark, FetchWait};

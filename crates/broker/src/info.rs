@@ -1,0 +1,41 @@
+//! What clients are told of the cluster.
+
+use std::collections::BTreeMap;
+
+use weir_model::NodeId;
+
+use crate::options::HostPort;
+
+/// The cluster as this node sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterInfo {
+    /// Identity of the cluster.
+    pub cluster_id: String,
+    /// This node.
+    pub node_id: NodeId,
+    /// All nodes, in the order of their ids.
+    pub nodes: Vec<NodeInfo>,
+    /// The node that administrative requests should go to.
+    pub controller: Option<NodeId>,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its id.
+    pub id: NodeId,
+    /// What clients are told to connect to, by protocol name. A protocol without an entry tells them
+    /// the local address of their own connection.
+    pub advertised: BTreeMap<String, HostPort>,
+}
+
+/// Who serves a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionInfo {
+    /// The node that leads it; none during an election.
+    pub leader: Option<NodeId>,
+    /// Epoch of its leadership.
+    pub leader_epoch: i32,
+    /// Nodes that have a replica.
+    pub replicas: Vec<NodeId>,
+}

@@ -1,0 +1,159 @@
+//! Counters and gauges, in one registry that the HTTP front prints. Per front, never per topic or
+//! client: what users create without bound must not create series without bound.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// Label of everything that a front counts.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FrontLabel {
+    front: &'static str,
+}
+
+/// Labels of a request counter. Both are names from a front's own fixed list.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabel {
+    front: &'static str,
+    request: &'static str,
+}
+
+/// All metrics of the broker.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    connections: Family<FrontLabel, Gauge>,
+    requests: Family<RequestLabel, Counter>,
+    request_errors: Family<RequestLabel, Counter>,
+    batches_in: Family<FrontLabel, Counter>,
+    records_in: Family<FrontLabel, Counter>,
+    bytes_in: Family<FrontLabel, Counter>,
+    bytes_out: Family<FrontLabel, Counter>,
+    /// Topics in the catalog.
+    pub(crate) topics: Gauge,
+    /// Partitions in the catalog.
+    pub(crate) partitions: Gauge,
+    /// Groups whose coordinator is here.
+    pub(crate) groups: Gauge,
+    /// Rebalances completed here.
+    pub(crate) rebalances: Counter,
+    /// Offsets that retention and DeleteRecords let go.
+    pub(crate) offsets_trimmed: Counter,
+    /// Time from enqueuing a batch to its answer, in seconds.
+    pub(crate) publish_seconds: Histogram,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// What one front counts. Cheap to clone; hold one per front, not one per request.
+#[derive(Clone, Debug)]
+pub struct FrontMetrics {
+    front: &'static str,
+    metrics: Arc<Metrics>,
+    /// Connections that are open now.
+    pub connections: Gauge,
+    /// Batches accepted.
+    pub batches_in: Counter,
+    /// Records accepted.
+    pub records_in: Counter,
+    /// Bytes of records accepted.
+    pub bytes_in: Counter,
+    /// Bytes of records handed out.
+    pub bytes_out: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Arc<Metrics> {
+        let mut registry = Registry::with_prefix("weir");
+        let metrics = Metrics {
+            connections: Family::default(),
+            requests: Family::default(),
+            request_errors: Family::default(),
+            batches_in: Family::default(),
+            records_in: Family::default(),
+            bytes_in: Family::default(),
+            bytes_out: Family::default(),
+            topics: Gauge::default(),
+            partitions: Gauge::default(),
+            groups: Gauge::default(),
+            rebalances: Counter::default(),
+            offsets_trimmed: Counter::default(),
+            // 50 µs to 26 s.
+            publish_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 20)),
+            registry: Mutex::new(Registry::default()),
+        };
+        let m = &metrics;
+        registry.register("connections", "Connections that are open", m.connections.clone());
+        registry.register("requests", "Requests handled", m.requests.clone());
+        registry.register("request_errors", "Requests answered with an error", m.request_errors.clone());
+        registry.register("batches_in", "Record batches accepted", m.batches_in.clone());
+        registry.register("records_in", "Records accepted", m.records_in.clone());
+        registry.register("bytes_in", "Bytes of records accepted", m.bytes_in.clone());
+        registry.register("bytes_out", "Bytes of records handed out", m.bytes_out.clone());
+        registry.register("topics", "Topics in the catalog", m.topics.clone());
+        registry.register("partitions", "Partitions in the catalog", m.partitions.clone());
+        registry.register("groups", "Groups whose coordinator is on this node", m.groups.clone());
+        registry.register("group_rebalances", "Rebalances completed", m.rebalances.clone());
+        registry.register(
+            "offsets_trimmed",
+            "Offsets that retention and deletion let go",
+            m.offsets_trimmed.clone(),
+        );
+        registry.register(
+            "publish_seconds",
+            "Time from enqueuing a batch to its answer",
+            m.publish_seconds.clone(),
+        );
+        *metrics.registry.lock() = registry;
+        Arc::new(metrics)
+    }
+
+    /// What the front of this name counts.
+    pub fn front(self: &Arc<Metrics>, front: &'static str) -> FrontMetrics {
+        let label = FrontLabel { front };
+        FrontMetrics {
+            front,
+            metrics: self.clone(),
+            connections: self.connections.get_or_create(&label).clone(),
+            batches_in: self.batches_in.get_or_create(&label).clone(),
+            records_in: self.records_in.get_or_create(&label).clone(),
+            bytes_in: self.bytes_in.get_or_create(&label).clone(),
+            bytes_out: self.bytes_out.get_or_create(&label).clone(),
+        }
+    }
+
+    /// Adds further metrics to the registry, such as a crate's own.
+    pub fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock());
+    }
+
+    /// Everything in the text format of OpenMetrics.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string fails only if a metric's own encoder does; what was written is kept.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry.lock());
+        text
+    }
+}
+
+impl FrontMetrics {
+    /// The counters of one kind of request: all, and those answered with an error. Ask once per kind
+    /// and keep them. `request` is a name from the front's own fixed list.
+    pub fn request(&self, request: &'static str) -> (Counter, Counter) {
+        let label = RequestLabel { front: self.front, request };
+        (
+            self.metrics.requests.get_or_create(&label).clone(),
+            self.metrics.request_errors.get_or_create(&label).clone(),
+        )
+    }
+}

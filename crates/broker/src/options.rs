@@ -1,0 +1,300 @@
+//! What an operator may set on a broker. Every setting here is acted on; [`BROKER_SETTINGS`] is the
+//! list that `weir config show` and Kafka's DescribeConfigs print.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use weir_model::settings::PartitionSettings;
+
+/// Most partitions that one topic may have.
+pub const TOPIC_PARTITIONS_MAX: u32 = 10_000;
+
+/// Most topics in the cluster.
+pub const TOPICS_MAX: usize = 100_000;
+
+/// A host and port that clients are told to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Bounds and times of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// Shortest session timeout a member may ask for (`group.min.session.timeout.ms`).
+    pub session_timeout_ms_min: i32,
+    /// Longest session timeout a member may ask for (`group.max.session.timeout.ms`).
+    pub session_timeout_ms_max: i32,
+    /// How long the first rebalance of an empty group waits for further members
+    /// (`group.initial.rebalance.delay.ms`). Kafka's default is 3000; here it is 150, long enough for
+    /// processes that start together to meet in one rebalance and too short for a person to notice.
+    pub initial_rebalance_delay_ms: i32,
+    /// Most members of one group (`group.max.size`).
+    pub size_max: usize,
+    /// Most groups for which this node keeps a coordinator in memory.
+    pub groups_max: usize,
+    /// Largest metadata of a committed offset, in bytes (`offset.metadata.max.bytes`).
+    pub offset_metadata_bytes_max: usize,
+    /// A member's protocol data, and its assignment, may have this many bytes each.
+    pub member_data_bytes_max: usize,
+    /// A member may support this many protocols.
+    pub protocols_max: usize,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        GroupOptions {
+            session_timeout_ms_min: 6_000,
+            session_timeout_ms_max: 1_800_000,
+            initial_rebalance_delay_ms: 150,
+            size_max: 10_000,
+            groups_max: 100_000,
+            offset_metadata_bytes_max: 4_096,
+            member_data_bytes_max: 1 << 20,
+            protocols_max: 64,
+        }
+    }
+}
+
+/// What an operator may set on a broker.
+#[derive(Clone, Debug)]
+pub struct BrokerOptions {
+    /// Identity of the cluster, told to clients.
+    pub cluster_id: String,
+    /// What clients are told to connect to, by protocol name. A protocol without an entry tells them
+    /// the local address of their own connection.
+    pub advertised: BTreeMap<String, HostPort>,
+    /// Settings of topics that do not override them.
+    pub defaults: PartitionSettings,
+    /// Whether using an unknown topic creates it (`auto.create.topics.enable`).
+    pub auto_create_topics: bool,
+    /// Partitions of a topic that does not say how many (`num.partitions`).
+    pub num_partitions: u32,
+    /// How often retention looks for what may go (`log.retention.check.interval.ms`).
+    pub retention_check_interval_ms: u64,
+    /// Positions of a group are dropped this long after it lost its last member
+    /// (`offsets.retention.minutes`).
+    pub offsets_retention_ms: i64,
+    /// How often expired positions are looked for (`offsets.retention.check.interval.ms`).
+    pub offsets_retention_check_interval_ms: u64,
+    /// Bounds and times of groups.
+    pub groups: GroupOptions,
+    /// Seed of topic ids and member ids. Random in production, fixed in the simulator.
+    pub seed: [u8; 32],
+}
+
+impl BrokerOptions {
+    /// The defaults, for a cluster of this id, with ids drawn from this seed.
+    pub fn new(cluster_id: impl Into<String>, seed: [u8; 32]) -> BrokerOptions {
+        BrokerOptions {
+            cluster_id: cluster_id.into(),
+            advertised: BTreeMap::new(),
+            defaults: PartitionSettings::default(),
+            auto_create_topics: true,
+            num_partitions: 1,
+            retention_check_interval_ms: 300_000,
+            offsets_retention_ms: 7 * 24 * 3600 * 1000,
+            offsets_retention_check_interval_ms: 600_000,
+            groups: GroupOptions::default(),
+            seed,
+        }
+    }
+}
+
+/// One setting of the broker, for listings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerSetting {
+    /// Kafka's name, which is also the key in the configuration file.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// What the value is.
+    pub kind: SettingKind,
+}
+
+/// What the value of a setting is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingKind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number of up to 32 bits.
+    Int,
+    /// A whole number of up to 64 bits.
+    Long,
+    /// Words.
+    Text,
+}
+
+/// Every setting of the broker itself. The defaults of topic settings are listed beside them in
+/// [`weir_model::settings::TOPIC_SETTINGS`] under their `broker_name`.
+pub const BROKER_SETTINGS: &[BrokerSetting] = &[
+    BrokerSetting {
+        name: "auto.create.topics.enable",
+        doc: "Create a topic when a client asks for one that does not exist.",
+        kind: SettingKind::Bool,
+    },
+    BrokerSetting {
+        name: "num.partitions",
+        doc: "Partitions of a topic that is created without saying how many.",
+        kind: SettingKind::Int,
+    },
+    BrokerSetting {
+        name: "log.retention.check.interval.ms",
+        doc: "How often to look for segments that retention.ms or retention.bytes lets go.",
+        kind: SettingKind::Long,
+    },
+    BrokerSetting {
+        name: "offsets.retention.minutes",
+        doc: "Drop a group's committed offsets this long after it lost its last member.",
+        kind: SettingKind::Int,
+    },
+    BrokerSetting {
+        name: "offsets.retention.check.interval.ms",
+        doc: "How often to look for committed offsets that may go.",
+        kind: SettingKind::Long,
+    },
+    BrokerSetting {
+        name: "offset.metadata.max.bytes",
+        doc: "Largest metadata that a client may commit with an offset.",
+        kind: SettingKind::Int,
+    },
+    BrokerSetting {
+        name: "group.min.session.timeout.ms",
+        doc: "Shortest session timeout that a group member may ask for.",
+        kind: SettingKind::Int,
+    },
+    BrokerSetting {
+        name: "group.max.session.timeout.ms",
+        doc: "Longest session timeout that a group member may ask for.",
+        kind: SettingKind::Int,
+    },
+    BrokerSetting {
+        name: "group.initial.rebalance.delay.ms",
+        doc: "How long an empty group's first rebalance waits for further members.",
+        kind: SettingKind::Int,
+    },
+    BrokerSetting { name: "group.max.size", doc: "Most members of one group.", kind: SettingKind::Int },
+];
+
+impl BrokerOptions {
+    /// The value of a broker setting by its name in [`BROKER_SETTINGS`].
+    pub fn get(&self, name: &str) -> Option<String> {
+        Some(match name {
+            "auto.create.topics.enable" => self.auto_create_topics.to_string(),
+            "num.partitions" => self.num_partitions.to_string(),
+            "log.retention.check.interval.ms" => self.retention_check_interval_ms.to_string(),
+            "offsets.retention.minutes" => (self.offsets_retention_ms / 60_000).to_string(),
+            "offsets.retention.check.interval.ms" => self.offsets_retention_check_interval_ms.to_string(),
+            "offset.metadata.max.bytes" => self.groups.offset_metadata_bytes_max.to_string(),
+            "group.min.session.timeout.ms" => self.groups.session_timeout_ms_min.to_string(),
+            "group.max.session.timeout.ms" => self.groups.session_timeout_ms_max.to_string(),
+            "group.initial.rebalance.delay.ms" => self.groups.initial_rebalance_delay_ms.to_string(),
+            "group.max.size" => self.groups.size_max.to_string(),
+            _ => return None,
+        })
+    }
+
+    /// Sets a broker setting, or the default of a topic setting, by its name in the configuration
+    /// file. The words of an error name the value and its bounds.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SetError> {
+        let bad = |why: String| SetError { name: name.to_owned(), why };
+        match name {
+            "auto.create.topics.enable" => {
+                self.auto_create_topics = match value {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(bad(format!("'{value}' is neither true nor false"))),
+                }
+            }
+            "num.partitions" => {
+                self.num_partitions = number(value, 1, i64::from(TOPIC_PARTITIONS_MAX)).map_err(bad)? as u32
+            }
+            "log.retention.check.interval.ms" => {
+                self.retention_check_interval_ms = number(value, 1, MS_MAX).map_err(bad)? as u64
+            }
+            "offsets.retention.minutes" => {
+                self.offsets_retention_ms = number(value, 1, i64::from(i32::MAX)).map_err(bad)? * 60_000
+            }
+            "offsets.retention.check.interval.ms" => {
+                self.offsets_retention_check_interval_ms = number(value, 1, MS_MAX).map_err(bad)? as u64
+            }
+            "offset.metadata.max.bytes" => {
+                self.groups.offset_metadata_bytes_max = number(value, 0, 1 << 20).map_err(bad)? as usize
+            }
+            "group.min.session.timeout.ms" => {
+                self.groups.session_timeout_ms_min =
+                    number(value, 1, i64::from(i32::MAX)).map_err(bad)? as i32
+            }
+            "group.max.session.timeout.ms" => {
+                self.groups.session_timeout_ms_max =
+                    number(value, 1, i64::from(i32::MAX)).map_err(bad)? as i32
+            }
+            "group.initial.rebalance.delay.ms" => {
+                self.groups.initial_rebalance_delay_ms = number(value, 0, 600_000).map_err(bad)? as i32
+            }
+            "group.max.size" => self.groups.size_max = number(value, 1, 100_000).map_err(bad)? as usize,
+            _ => {
+                let topic = weir_model::settings::TOPIC_SETTINGS.iter().find(|s| s.broker_name == name);
+                let Some(topic) = topic else { return Err(bad(unknown(name))) };
+                let one = BTreeMap::from([(topic.name.to_owned(), value.to_owned())]);
+                self.defaults = self.defaults.with_overrides(&one, 1).map_err(|error| bad(error.why))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the settings against each other.
+    pub fn check(&self) -> Result<(), SetError> {
+        if self.groups.session_timeout_ms_min > self.groups.session_timeout_ms_max {
+            return Err(SetError {
+                name: "group.min.session.timeout.ms".into(),
+                why: format!(
+                    "{} is above group.max.session.timeout.ms, which is {}",
+                    self.groups.session_timeout_ms_min, self.groups.session_timeout_ms_max
+                ),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Why a broker setting was refused.
+pub type SetError = weir_model::settings::SettingError;
+
+/// Longest interval that can be set, in milliseconds: a year.
+const MS_MAX: i64 = 366 * 24 * 3600 * 1000;
+
+fn number(value: &str, min: i64, max: i64) -> Result<i64, String> {
+    match value.trim().parse::<i64>() {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(format!("'{value}' is not a whole number from {min} to {max}")),
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let known = BROKER_SETTINGS
+        .iter()
+        .map(|setting| setting.name)
+        .chain(weir_model::settings::TOPIC_SETTINGS.iter().map(|setting| setting.broker_name));
+    let nearest = known
+        .map(|known| (weir_model::settings::edit_distance(name, known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= name.len() / 2);
+    match nearest {
+        Some((_, nearest)) => format!("there is no such setting; did you mean {nearest}?"),
+        None => "there is no such setting".into(),
+    }
+}
