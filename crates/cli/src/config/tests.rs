@@ -1,0 +1,210 @@
+//! What is effective, where it came from, and the words in which things are refused.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::keys::{COARSER_KEYS, KEYS};
+use super::settings::Settings;
+use super::sources::{self, Layer};
+use super::{Config, ConfigError, Source};
+
+fn flags(given: &[(&str, &str)]) -> Layer {
+    sources::flags(given.iter().map(|(name, value)| (name.to_string(), vec![value.to_string()])))
+}
+
+fn environment(given: &[(&str, &str)]) -> Result<Layer, ConfigError> {
+    sources::environment(given.iter().map(|(name, value)| (name.to_string(), value.to_string())))
+}
+
+fn file(text: &str) -> Result<Layer, ConfigError> {
+    sources::file(Path::new("weir.toml"), text)
+}
+
+fn config(layers: &[Layer]) -> Result<Config, ConfigError> {
+    Config::new(&Settings::resolve(layers)?)
+}
+
+/// The sentence with which these flags are refused.
+#[track_caller]
+fn refused(given: &[(&str, &str)]) -> String {
+    match config(&[flags(given)]) {
+        Ok(_) => panic!("{given:?} was not refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn every_key_that_the_code_asks_for_is_in_the_table_and_every_default_is_in_its_bounds() {
+    let config = config(&[]).expect("the defaults are a configuration");
+    assert_eq!(config.topic_defaults, weir_model::settings::PartitionSettings::default());
+    assert_eq!(config.listeners.len(), 2);
+    assert_eq!(config.node_id, None);
+}
+
+#[test]
+fn names_and_variables_are_unique() {
+    let names: Vec<&str> = sources::known_names().collect();
+    let variables: BTreeSet<String> = names.iter().map(|name| super::keys::variable(name)).collect();
+    assert_eq!(variables.len(), names.len());
+    assert_eq!(names.len(), KEYS.len() + COARSER_KEYS.len());
+}
+
+#[test]
+fn flags_win_over_environment_over_file_over_defaults() {
+    let layers = [
+        file("num.partitions = 2\n[log.segment]\nbytes = 4096\n[log.retention]\nms = 7\n").unwrap(),
+        environment(&[("WEIR_NUM_PARTITIONS", "3"), ("WEIR_LOG_SEGMENT_BYTES", "8KiB")]).unwrap(),
+        flags(&[("num.partitions", "4")]),
+    ];
+    let settings = Settings::resolve(&layers).unwrap();
+    let got = |name| (settings.display(name), settings.given(name).map(Source::to_string));
+    assert_eq!(got("num.partitions"), ("4".into(), Some("flag --num.partitions".into())));
+    assert_eq!(got("log.segment.bytes"), ("8192".into(), Some("environment WEIR_LOG_SEGMENT_BYTES".into())));
+    assert_eq!(got("log.retention.ms"), ("7".into(), Some("file weir.toml".into())));
+    assert_eq!(got("log.roll.ms"), ("604800000".into(), None));
+}
+
+#[test]
+fn the_finer_unit_wins_within_a_source_and_the_stronger_source_over_it() {
+    let both = file("log.retention.hours = 1\nlog.retention.minutes = 2\n").unwrap();
+    let settings = Settings::resolve(std::slice::from_ref(&both)).unwrap();
+    assert_eq!(settings.number("log.retention.ms"), 120_000);
+    let settings = Settings::resolve(&[both, flags(&[("log.retention.hours", "-1")])]).unwrap();
+    assert_eq!(settings.number("log.retention.ms"), -1);
+}
+
+#[test]
+fn lists_come_as_arrays_repeated_flags_or_with_commas() {
+    let listen = "kafka=127.0.0.1:1,http=127.0.0.1:2";
+    let expected = ["kafka=127.0.0.1:1", "http=127.0.0.1:2"];
+    let array = file("listen = ['kafka=127.0.0.1:1', 'http=127.0.0.1:2']").unwrap();
+    for layer in [array, flags(&[("listen", listen)]), environment(&[("WEIR_LISTEN", listen)]).unwrap()] {
+        let settings = Settings::resolve(&[layer]).unwrap();
+        assert_eq!(settings.list("listen").collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn the_short_name_of_the_log_level_gives_way_to_the_long_one() {
+    let level = |given| Settings::resolve(&[environment(given).unwrap()]).unwrap().display("log-level");
+    assert_eq!(level(&[("WEIR_LOG", "debug")]), "debug");
+    assert_eq!(level(&[("WEIR_LOG_LEVEL", "warn"), ("WEIR_LOG", "debug")]), "warn");
+}
+
+#[test]
+fn unknown_keys_name_the_nearest_known_one() {
+    assert_eq!(
+        file("log.retentoin.ms = 1").unwrap_err().to_string(),
+        "weir.toml: there is no key 'log.retentoin.ms'; did you mean log.retention.ms?"
+    );
+    assert_eq!(
+        environment(&[("WEIR_DATADIR", "x")]).unwrap_err().to_string(),
+        "the environment variable WEIR_DATADIR sets no key; did you mean WEIR_DATA_DIR?"
+    );
+    assert_eq!(
+        file("[kitchen]\nsink = true").unwrap_err().to_string(),
+        "weir.toml: there is no key 'kitchen.sink'; `weir config show` lists every key"
+    );
+}
+
+#[test]
+fn variables_of_container_platforms_are_skipped() {
+    let platform = [
+        ("WEIR_PORT", "tcp://10.0.0.1:9092"),
+        ("WEIR_SERVICE_HOST", "10.0.0.1"),
+        ("WEIR_SERVICE_PORT_KAFKA", "9092"),
+        ("WEIR_PORT_9092_TCP_ADDR", "10.0.0.1"),
+        ("HOME", "/root"),
+    ];
+    assert_eq!(environment(&platform).unwrap(), Layer::new());
+}
+
+#[test]
+fn a_broken_file_is_named_with_its_line() {
+    let error = file("node-id = 1\nlisten = [\n").unwrap_err().to_string();
+    assert!(error.starts_with("weir.toml, line "), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    let error = file("node-id = 1.5").unwrap_err().to_string();
+    assert!(error.starts_with("node-id (file weir.toml): "), "{error}");
+}
+
+#[test]
+fn values_are_refused_with_the_key_the_source_and_the_bounds() {
+    assert_eq!(
+        refused(&[("num.partitions", "0")]),
+        "num.partitions (flag --num.partitions): '0' is not a whole number from 1 to 10000"
+    );
+    assert_eq!(
+        refused(&[("log.cleanup.policy", "compact")]),
+        "log.cleanup.policy (flag --log.cleanup.policy): 'compact' is not supported; only delete is"
+    );
+    assert_eq!(
+        refused(&[("auto.create.topics.enable", "yes")]),
+        "auto.create.topics.enable (flag --auto.create.topics.enable): 'yes' is neither true nor false"
+    );
+    assert_eq!(
+        refused(&[("log.segment.bytes", "9999999999999GiB")]),
+        "log.segment.bytes (flag --log.segment.bytes): '9999999999999GiB' is not a size in bytes from 1024 to 2147483647"
+    );
+}
+
+#[test]
+fn a_log_level_that_is_none_is_refused() {
+    assert_eq!(
+        refused(&[("log-level", "inof")]),
+        "log-level 'inof': 'inof' is not a level; use off, error, warn, info, debug, trace, or by module as \
+         in info,weir_kafka=debug"
+    );
+    assert!(config(&[flags(&[("log-level", "info,weir_kafka=debug")])]).is_ok());
+}
+
+#[test]
+fn a_listener_beyond_loopback_has_to_be_meant() {
+    assert_eq!(
+        refused(&[("listen", "kafka=0.0.0.0:9092")]),
+        "the listener kafka=0.0.0.0:9092 can be reached by other machines and nobody has to authenticate \
+         there; add --insecure if that is meant, or listen on 127.0.0.1"
+    );
+    assert!(config(&[flags(&[("listen", "kafka=0.0.0.0:9092"), ("insecure", "true")])]).is_ok());
+    assert!(config(&[flags(&[("listen", "kafka=[::1]:9092,http=127.8.0.1:0")])]).is_ok());
+}
+
+#[test]
+fn protocols_are_served_or_refused_by_name() {
+    assert_eq!(
+        refused(&[("listen", "amqp=127.0.0.1:5672")]),
+        "listen 'amqp=127.0.0.1:5672': the protocol amqp is not served by this version; kafka and http are"
+    );
+    assert_eq!(
+        refused(&[("listen", "kafak=127.0.0.1:9092")]),
+        "listen 'kafak=127.0.0.1:9092': there is no protocol 'kafak'; did you mean kafka?"
+    );
+    assert_eq!(
+        refused(&[("listen", "127.0.0.1:9092")]),
+        "listen '127.0.0.1:9092': write it as PROTOCOL=ADDRESS, as in kafka=127.0.0.1:9092"
+    );
+    assert_eq!(
+        refused(&[("peers", "1=10.0.0.1:9348")]),
+        "peers (flag --peers) is not served by this version, which runs as a single node; remove it"
+    );
+}
+
+#[test]
+fn what_is_advertised_must_be_listened_on_and_reachable() {
+    let given = [("listen", "kafka=127.0.0.1:0"), ("advertise", "kafka=broker.example:9092")];
+    let config = config(&[flags(&given)]).unwrap();
+    let endpoint = &config.advertised[&super::Protocol::Kafka];
+    assert_eq!((endpoint.host.as_str(), endpoint.port), ("broker.example", 9092));
+    assert_eq!(
+        refused(&[("listen", "http=127.0.0.1:0"), ("advertise", "kafka=broker.example:9092")]),
+        "advertise 'kafka=broker.example:9092': there is no kafka listener; add one or remove it"
+    );
+    assert_eq!(
+        refused(&[("advertise", "kafka=broker.example:0")]),
+        "advertise 'kafka=broker.example:0': clients cannot connect to port 0; name the real one"
+    );
+    assert_eq!(
+        refused(&[("advertise", "kafka=::1:9092")]),
+        "advertise 'kafka=::1:9092': '::1:9092' is not HOST:PORT, as in 127.0.0.1:9092; put an IPv6 address in brackets"
+    );
+}

@@ -1,0 +1,4 @@
+//! The real binary, run as a person or a script runs it: in directories of its own, on free ports.
+
+mod config;
+mod support;
