@@ -1,8 +1,20 @@
 //! Groups: who reads what (the classic protocol), and how far they are.
 //!
-//! * [`request`]: what members ask and are answered, free of any wire format.
+//! * `request`: what members ask and are answered, free of any wire format.
+//! * `coordinator`: one group as a state machine; `join`, `sync` and `rebalance` are its rules by
+//!   request, `member` is one member's state.
+//! * `subscription`: which topics a consumer's own data names.
+//! * `service`: the driver: finds the group's shard, proposes, keeps time.
 
+mod coordinator;
+mod join;
+mod member;
+mod rebalance;
 mod request;
 mod service;
+mod subscription;
+mod sync;
 
+pub use coordinator::{Action, Answer, Coordinator, Input, Moment, StoreId, Ticket};
 pub use request::*;
+pub use subscription::subscribed_topics;
