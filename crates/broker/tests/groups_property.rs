@@ -99,7 +99,7 @@ impl World {
 
     fn instance(&self, client: usize) -> Option<String> {
         // Every other client is a static member.
-        (self.static_members && client % 2 == 0).then(|| format!("i{client}"))
+        (self.static_members && client.is_multiple_of(2)).then(|| format!("i{client}"))
     }
 
     fn ticket(&mut self, client: Option<usize>) -> Ticket {
@@ -159,7 +159,7 @@ impl World {
             rebalance_timeout_ms: REBALANCE_MS as i32,
             protocol_type: "consumer".into(),
             protocols: vec![("range".into(), Bytes::new())],
-            require_known_member_id: client % 3 == 0,
+            require_known_member_id: client.is_multiple_of(3),
             can_skip_assignment: true,
             ..JoinRequest::default()
         };
