@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test tidy
+.PHONY: help run build test clients tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -16,6 +16,9 @@ build: ## the binary as the tests use it (dev profile)
 
 test: ## everything that a change must pass: format, lints, build, tests, tidiness
 	@suites/stages test
+
+clients: build ## other people's clients in four languages, each on a Weir of its own
+	@suites/run
 
 tidy: ## banned words, long files, dead links
 	@suites/tidy

@@ -1,0 +1,156 @@
+"""Brokers as processes: start, wait until ready, kill without warning, start again on the same data.
+
+Weir and its peers' launchers keep the same small contract: `serve --data-dir DIR --listen
+kafka=ADDRESS`, a line `listening PROTOCOL ADDRESS` for each listener and then `ready` on standard output.
+"""
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from .paths import BENCH, weir_binary
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+LOG_TAIL_BYTES = 4000
+
+
+class BrokerFailed(Exception):
+    """A broker did not start or stop as it should; the words carry the end of its log."""
+
+
+class Broker:
+    """One broker process on one data directory. It keeps its ports over a restart, as clients expect."""
+
+    def __init__(
+        self,
+        command: list[str],
+        data_dir: Path,
+        listeners: tuple[str, ...] = ("kafka",),
+        environment: dict[str, str] | None = None,
+    ):
+        self.command = command
+        self.data_dir = data_dir
+        self.log = data_dir.parent / f"{data_dir.name}.log"
+        self.addresses: dict[str, str] = {name: "127.0.0.1:0" for name in listeners}
+        self.environment = environment or {}
+        self.process: subprocess.Popen | None = None
+        self.starts = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return self.addresses["kafka"]
+
+    @property
+    def pid(self) -> int:
+        if self.process is None:
+            raise BrokerFailed("the broker is not running")
+        return self.process.pid
+
+    def start(self) -> float:
+        """Starts the process and returns after how many seconds it said `ready`."""
+        if self.process is not None:
+            raise BrokerFailed("the broker is running already")
+        command = [*self.command, "--data-dir", str(self.data_dir)]
+        for name, address in self.addresses.items():
+            command += ["--listen", f"{name}={address}"]
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **self.environment},
+                # Ctrl-C ends the check, which then ends its brokers in good order.
+                start_new_session=True,
+            )
+        lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._drain, args=(self.process.stdout, lines), daemon=True).start()
+        while True:
+            try:
+                line = lines.get(timeout=max(0.0, began + START_SECONDS - time.monotonic()))
+            except queue.Empty:
+                self.kill()
+                raise BrokerFailed(f"not ready after {START_SECONDS:.0f} s\n{self.log_tail()}") from None
+            if line is None:
+                status = self.process.wait()
+                self.process = None
+                raise BrokerFailed(f"ended with status {status} before it was ready\n{self.log_tail()}")
+            words = line.split()
+            if words == ["ready"]:
+                self.starts += 1
+                return time.monotonic() - began
+            if len(words) == 3 and words[0] == "listening":
+                self.addresses[words[1]] = words[2]
+
+    @staticmethod
+    def _drain(stdout, lines: queue.Queue) -> None:
+        for line in stdout:
+            lines.put(line)
+        lines.put(None)
+
+    def kill(self) -> None:
+        """`kill -9`: whatever the process had only in memory is gone."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def crash(self) -> float:
+        """`kill -9` and a start on the same data; the seconds until it was ready again."""
+        self.kill()
+        return self.start()
+
+    def stop(self) -> None:
+        """SIGTERM; a broker that does not drain in time or ends with another status than 0 has failed."""
+        if self.process is None:
+            return
+        process, self.process = self.process, None
+        process.send_signal(signal.SIGTERM)
+        try:
+            status = process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise BrokerFailed(f"still running {STOP_SECONDS:.0f} s after SIGTERM\n{self.log_tail()}") from None
+        if status != 0:
+            raise BrokerFailed(f"SIGTERM ended it with status {status}\n{self.log_tail()}")
+
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def log_tail(self) -> str:
+        try:
+            return self.log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def __enter__(self) -> "Broker":
+        self.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.kill()
+
+
+def weir(data_dir: Path, *, profile: str = "debug", arguments: tuple[str, ...] = ()) -> Broker:
+    binary = weir_binary(profile)
+    if not binary.exists():
+        build = "make build" if profile == "debug" else "cargo build --release"
+        raise BrokerFailed(f"{binary} is not there; run `{build}`, or name another in WEIR_BINARY")
+    return Broker([str(binary), "serve", *arguments], data_dir, ("kafka", "http"))
+
+
+def kafka(data_dir: Path) -> Broker:
+    """Apache Kafka with its own defaults, by the launcher that the benchmark uses too."""
+    return Broker([str(BENCH / "kafka"), "serve"], data_dir)
+
+
+PEERS = {"weir": weir, "kafka": kafka}

@@ -1,0 +1,150 @@
+"""Installs what the outside checks need, pinned and by package name, under `.build/`.
+
+Each installer is idempotent: a stamp holds what was asked for, and a changed pin installs anew.
+Nothing is fetched except through the registries' own clients.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+from .paths import BENCH, BUILD, SUITES
+
+
+class InstallFailed(Exception):
+    """A tool could not be installed; the words say which, and what its installer said last."""
+
+
+def run(command: list[str | Path], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """Runs an installer's command, and shows what it said only where it failed."""
+    words = [str(word) for word in command]
+    finished = subprocess.run(
+        words,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    if finished.returncode != 0:
+        raise InstallFailed(f"`{' '.join(words)}` ended with {finished.returncode}:\n{finished.stdout[-4000:]}")
+    return finished.stdout
+
+
+@contextmanager
+def _locked(name: str):
+    """Two suites started at the same time must not install the same thing side by side."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def installed(name: str, asked_for: str, install: Callable[[Path], None]) -> Path:
+    """The directory of the tool `name`, installed if what is there is not what is asked for."""
+    directory = BUILD / name
+    stamp = directory / ".installed"
+    wanted = hashlib.sha256(asked_for.encode()).hexdigest()
+    with _locked(name):
+        if stamp.exists() and stamp.read_text() == wanted:
+            return directory
+        print(f"installing {name} under {BUILD.name}/", flush=True)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        install(directory)
+        stamp.write_text(wanted)
+    return directory
+
+
+def python() -> Path:
+    """The interpreter of a virtual environment that has the clients of `suites/python`."""
+    requirements = SUITES / "python" / "requirements.txt"
+
+    def install(directory: Path) -> None:
+        run([sys.executable, "-m", "venv", directory])
+        run([directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
+
+    return installed("python", requirements.read_text() + sys.version, install) / "bin" / "python"
+
+
+def kcat() -> Path:
+    """Debian's kcat, whose librdkafka is years older than the others' and so keeps old habits in view."""
+    present = shutil.which("kcat")
+    if present:
+        return Path(present)
+    with _locked("apt"):
+        if not shutil.which("kcat"):
+            print("installing kcat", flush=True)
+            environment = {"DEBIAN_FRONTEND": "noninteractive"}
+            run(["apt-get", "update", "-qq"], env=environment)
+            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "kcat"], env=environment)
+    found = shutil.which("kcat")
+    if not found:
+        raise InstallFailed("apt-get installed kcat, yet it is not on the path")
+    return Path(found)
+
+
+MAVEN = ["mvn", "--quiet", "--batch-mode"]
+
+
+def class_path(name: str, pom: Path) -> str:
+    """The class path of everything that a pom depends on, from Maven's own repository."""
+
+    def install(directory: Path) -> None:
+        run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
+
+    return (installed(name, pom.read_text(), install) / "class-path").read_text().strip()
+
+
+def kafka_class_path() -> str:
+    """Apache Kafka's broker and tools."""
+    return class_path("kafka", BENCH / "peers" / "kafka" / "pom.xml")
+
+
+def _sources(directory: Path, *patterns: str) -> str:
+    """The text of the files that something is built from, so that it is built again when they change."""
+    files = sorted(path for pattern in patterns for path in directory.glob(pattern))
+    return "\0".join(f"{path.name}\0{path.read_text()}" for path in files)
+
+
+def java_suite() -> tuple[str, Path]:
+    """The class path of the Java checks, with their compiled classes, and the directory of the latter."""
+    directory = SUITES / "java"
+    libraries = class_path("java-libraries", directory / "pom.xml")
+
+    def install(classes: Path) -> None:
+        run(["javac", "-Xlint:all", "-cp", libraries, "-d", classes, *sorted((directory / "src").glob("*.java"))])
+
+    classes = installed("java-classes", libraries + _sources(directory / "src", "*.java"), install)
+    return f"{libraries}:{classes}:{directory}", classes
+
+
+def node_suite() -> Path:
+    """A directory with the Node client installed and the checks beside it, where imports find it."""
+    directory = SUITES / "node"
+
+    def install(target: Path) -> None:
+        for path in directory.iterdir():
+            if path.is_file():
+                shutil.copy(path, target)
+        run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"], cwd=target)
+
+    return installed("node", _sources(directory, "*.js", "*.json"), install)
+
+
+def go_suite() -> Path:
+    """The Go checks as one binary."""
+    directory = SUITES / "go"
+
+    def install(target: Path) -> None:
+        run(["go", "test", "-c", "-o", target / "clients.test", "."], cwd=directory, env={"GOFLAGS": "-mod=readonly"})
+
+    return installed("go", _sources(directory, "*.go", "go.mod", "go.sum"), install) / "clients.test"
