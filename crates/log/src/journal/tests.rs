@@ -1,0 +1,251 @@
+//! The journal's edges, one by one. Crashes are in `tests/journal_crashes.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_model::ShardId;
+
+use super::format::{GroupHeader, RecordHeader};
+use super::*;
+use crate::disk::{Fault, FaultKind, Operation, SimDisk};
+
+const DIR: &str = "/journal";
+
+fn options() -> JournalOptions {
+    JournalOptions {
+        file_bytes: 32 << 10,
+        group_bytes_max: 8 << 10,
+        journal_bytes_max: 128 << 10,
+        spare_files_max: 1,
+        identity: 7,
+        accept_loss_from: None,
+    }
+}
+
+fn open(disk: &SimDisk) -> (Journal, Vec<RecoveredRecord>, RecoveryReport) {
+    let mut recovered = Vec::new();
+    let (journal, report) =
+        Journal::open(disk.shared(), Path::new(DIR), options(), &mut |record| recovered.push(record))
+            .unwrap();
+    (journal, recovered, report)
+}
+
+fn append(journal: &mut Journal, kind: u8, payload: &[u8]) -> Result<Position, JournalError> {
+    let chunks = [Bytes::copy_from_slice(payload)];
+    let record = JournalRecord { shard: ShardId(1), kind: RecordKind(kind), chunks: &chunks };
+    journal.append(&[record]).map(|positions| positions[0])
+}
+
+fn path_of(number: u64) -> PathBuf {
+    Path::new(DIR).join(file_name(number))
+}
+
+#[test]
+fn records_come_back_in_order_with_their_positions() {
+    let disk = SimDisk::new(1);
+    let (mut journal, recovered, report) = open(&disk);
+    assert!(recovered.is_empty() && report.files == 0);
+    let positions: Vec<Position> = (0..20u8).map(|i| append(&mut journal, 1, &[i; 3000]).unwrap()).collect();
+    assert_eq!(journal.sync().unwrap(), journal.end());
+    assert!(journal.files().len() > 1);
+    disk.crash();
+    let (journal, recovered, report) = open(&disk);
+    assert_eq!(recovered.iter().map(|r| r.position).collect::<Vec<_>>(), positions);
+    assert!(recovered.iter().enumerate().all(|(i, r)| r.payload == vec![i as u8; 3000]));
+    assert_eq!((report.records, report.cut), (20, None));
+    assert_eq!(journal.read(positions[13]).unwrap(), recovered[13]);
+    assert!(matches!(journal.read(Position(positions[13].0 + 1)), Err(JournalError::Unreadable { .. })));
+}
+
+#[test]
+fn records_of_one_append_share_a_group_and_large_ones_are_spread() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let chunks: Vec<[Bytes; 1]> = (0..10u8).map(|i| [vec![i; 2000].into()]).collect();
+    let records: Vec<JournalRecord<'_>> = chunks
+        .iter()
+        .map(|chunks| JournalRecord { shard: ShardId(2), kind: RecordKind(1), chunks })
+        .collect();
+    journal.append(&records).unwrap();
+    journal.seal().unwrap();
+    let survey = survey_journal(&disk, Path::new(DIR), &mut |_| {}).unwrap();
+    let groups: Vec<u32> = survey.groups.iter().map(|group| group.records).collect();
+    assert_eq!(groups, [0, 4, 4, 2, 0]);
+    assert_eq!((survey.end, survey.known_durable.0), (journal.end(), journal.end().0 - 4096));
+}
+
+#[test]
+fn a_full_journal_says_so_and_goes_on_when_files_are_released() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let mut last = Position(0);
+    let full = loop {
+        match append(&mut journal, 1, &[1; 8000]) {
+            Ok(position) => last = position,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, JournalError::Full { used_bytes: 131_072, bytes_max: 131_072 }), "{full}");
+    assert!(journal.pressure().is_high());
+    journal.seal().unwrap();
+    journal.release_below(last).unwrap();
+    assert!(!journal.pressure().is_high());
+    assert!(append(&mut journal, 1, b"goes on").unwrap() > last);
+    assert_eq!(journal.read(last).unwrap().payload, [1; 8000][..]);
+    assert!(matches!(journal.read(Position(4096 + 64)), Err(JournalError::Released(_))));
+    let names = disk.list(Path::new(DIR)).unwrap().len();
+    assert!(names <= journal.files().len() + 1, "{names} files, one of them spare");
+}
+
+#[test]
+fn what_is_not_durable_is_not_released() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    for _ in 0..4 {
+        append(&mut journal, 1, &[1; 8000]).unwrap();
+    }
+    assert_eq!(journal.files().len(), 2);
+    journal.release_below(journal.end()).unwrap();
+    assert_eq!(journal.files().len(), 2, "the second file's head is not durable");
+    journal.sync().unwrap();
+    journal.release_below(journal.end()).unwrap();
+    assert_eq!(journal.files().len(), 1);
+}
+
+#[test]
+fn kept_records_outlive_their_file() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    append(&mut journal, 0x80, b"first vote").unwrap();
+    append(&mut journal, 0x81, b"gone").unwrap();
+    append(&mut journal, 0x80, b"last vote").unwrap();
+    append(&mut journal, 0x81, b"").unwrap();
+    for _ in 0..9 {
+        append(&mut journal, 1, &[1; 8000]).unwrap();
+    }
+    journal.sync().unwrap();
+    journal.release_below(journal.durable()).unwrap();
+    disk.crash();
+    let (_, recovered, _) = open(&disk);
+    let kept: Vec<_> = recovered.iter().filter(|r| r.kind.is_kept()).collect();
+    assert!(!kept.is_empty());
+    assert!(kept.iter().all(|r| r.repeated && r.payload == b"last vote"[..]));
+}
+
+#[test]
+fn limits_are_named_errors() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let max = 8192 - 64 - 20;
+    append(&mut journal, 1, &vec![0; max]).unwrap();
+    let refused = append(&mut journal, 1, &vec![0; max + 1]).unwrap_err();
+    assert_eq!(refused, JournalError::RecordTooLarge { bytes: max + 1, bytes_max: max });
+    assert!(matches!(append(&mut journal, 0x80, &[0; 5000]), Err(JournalError::KeptTooLarge { .. })));
+    let chunks = [];
+    let own = JournalRecord { shard: ShardId(u32::MAX), kind: RecordKind(1), chunks: &chunks };
+    assert!(matches!(journal.append(&[own]), Err(JournalError::Options(_))));
+    let wrong = JournalOptions { file_bytes: 5000, ..options() };
+    let opened = Journal::open(disk.shared(), Path::new(DIR), wrong, &mut |_| {});
+    assert!(matches!(opened, Err(JournalError::Options(_))));
+}
+
+#[test]
+fn another_data_directorys_journal_is_refused() {
+    let disk = SimDisk::new(1);
+    drop(open(&disk));
+    let other = JournalOptions { identity: 8, ..options() };
+    let error = Journal::open(disk.shared(), Path::new(DIR), other, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, JournalError::Foreign { found: 7, expected: 8, .. }), "{error}");
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let disk = SimDisk::new(1);
+    drop(open(&disk));
+    let file = disk.open(&path_of(1), OpenMode::Write).unwrap();
+    file.write_at(&[std::io::IoSlice::new(b"WJG\x02")], 0).unwrap();
+    let error = Journal::open(disk.shared(), Path::new(DIR), options(), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, JournalError::NewerFormat { version: 2, .. }), "{error}");
+}
+
+#[test]
+fn opening_writes_down_that_what_it_handed_over_is_durable() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let position = append(&mut journal, 1, b"survives").unwrap();
+    disk.kill_process();
+    let (_, recovered, report) = open(&disk);
+    assert_eq!((recovered[0].position, report.bytes_rewritten), (position, 4096));
+    disk.crash();
+    assert!(disk.flip_bit(&path_of(1), position.0 + 21, 0));
+    let error = Journal::open(disk.shared(), Path::new(DIR), options(), &mut |_| {}).unwrap_err();
+    let JournalError::Corrupt { lost, .. } = &error else { panic!("{error}") };
+    assert_eq!(
+        (lost[0].from, lost[0].to, &lost[0].shards[..]),
+        (Position(4096), Position(8192), &[ShardId(1)][..])
+    );
+    assert!(error.to_string().contains("00000000000000000001.journal at byte 4096"), "{error}");
+}
+
+#[test]
+fn a_disk_without_space_for_the_next_file_can_be_retried() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    disk.set_capacity(Some(40 << 10));
+    let error = loop {
+        if let Err(error) = append(&mut journal, 1, &[1; 8000]) {
+            break error;
+        }
+    };
+    assert!(matches!(&error, JournalError::Disk(error) if error.is_no_space()), "{error}");
+    disk.set_capacity(None);
+    append(&mut journal, 1, &[2; 8000]).unwrap();
+    journal.sync().unwrap();
+}
+
+#[test]
+fn a_failed_write_ends_it() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    disk.fail(Fault { operation: Operation::Write, after: 0, kind: FaultKind::Io });
+    assert!(matches!(append(&mut journal, 1, b"x"), Err(JournalError::Poisoned(_))));
+    assert!(matches!(append(&mut journal, 1, b"x"), Err(JournalError::Poisoned(_))));
+    assert!(matches!(journal.sync(), Err(JournalError::Poisoned(_))));
+}
+
+#[test]
+fn spares_are_made_ahead_and_used() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    journal.prepare_spare().unwrap();
+    journal.prepare_spare().unwrap();
+    assert_eq!(disk.list(Path::new(DIR)).unwrap().len(), 2);
+    for _ in 0..4 {
+        append(&mut journal, 1, &[1; 8000]).unwrap();
+    }
+    assert_eq!(disk.list(Path::new(DIR)).unwrap().len(), 2);
+    let files = journal.files();
+    assert_eq!((files[1].number, files[1].base), (2, files[0].end));
+}
+
+#[test]
+fn readers_read_beside_the_writer() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let reader = Arc::new(journal.reader());
+    let position = append(&mut journal, 3, &[9; 7000]).unwrap();
+    let other = Arc::clone(&reader);
+    let read = std::thread::spawn(move || other.read(position)).join().unwrap().unwrap();
+    assert_eq!((read.kind, read.payload), (RecordKind(3), vec![9; 7000].into()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_bytes_make_the_parsers_panic(bytes: Vec<u8>, position: u64) {
+        if let Some(header) = GroupHeader::decode(&bytes) {
+            let _ = super::format::check_group(&header, &bytes);
+        }
+        let _ = RecordHeader::decode(&bytes, position);
+    }
+}
