@@ -4,7 +4,9 @@ use crate::error::{DecodeError, Why};
 use crate::wire::{Version, Wire};
 use bytes::Bytes;
 
-/// Most elements of one array, Kafka's own limit.
+/// Most elements of one array, Kafka's own limit; and, beyond Kafka, of all arrays of a message together, numbers
+/// not counted. In memory an element takes up to some 250 bytes and on the wire perhaps two, so that without a
+/// total a frame of 100 MiB could ask for gigabytes.
 pub const ARRAY_ELEMENTS_MAX: usize = 1_000_000;
 /// Most tagged fields of one struct, Kafka's own limit.
 pub const TAGGED_FIELDS_MAX: usize = 10_000;
@@ -20,12 +22,14 @@ pub struct Reader {
     position: usize,
     /// Where `data` begins within the outermost buffer, so that errors name positions in that one.
     base: usize,
+    /// Elements that the message may still have.
+    elements_left: usize,
 }
 
 impl Reader {
     /// Starts at the beginning of `data`.
     pub fn new(data: Bytes) -> Self {
-        Self { data, position: 0, base: 0 }
+        Self { data, position: 0, base: 0, elements_left: ARRAY_ELEMENTS_MAX }
     }
 
     /// Bytes that are left.
@@ -117,9 +121,15 @@ impl Reader {
     pub(crate) fn list<T: Wire>(&mut self, version: Version) -> Result<Option<Vec<T>>, DecodeError> {
         let start = self.error(Why::Null);
         let Some(count) = self.length(version, false)? else { return Ok(None) };
-        let most = (self.remaining() / T::min_size(version).max(1)).min(ARRAY_ELEMENTS_MAX);
+        // Numbers take no more memory than they took bytes.
+        let counted = size_of::<T>() > size_of::<i64>();
+        let allowed = if counted { self.elements_left } else { ARRAY_ELEMENTS_MAX };
+        let most = (self.remaining() / T::min_size(version).max(1)).min(allowed);
         if count > most {
             return Err(DecodeError { why: Why::TooManyElements { count, most }, ..start });
+        }
+        if counted {
+            self.elements_left -= count;
         }
         let mut elements = Vec::with_capacity(count.min(ARRAY_RESERVE_MAX));
         for _ in 0..count {
@@ -164,11 +174,13 @@ impl Reader {
             let tag = self.unsigned_varint().map_err(named)?;
             let size = self.unsigned_varint().map_err(named)? as usize;
             let base = self.base + self.position;
-            let mut content = Reader { data: self.slice(size).map_err(named)?, position: 0, base };
+            let data = self.slice(size).map_err(named)?;
+            let mut content = Reader { data, position: 0, base, elements_left: self.elements_left };
             if known(&mut content, tag)? && content.remaining() > 0 {
                 let left = content.remaining();
                 return Err(DecodeError { what, ..content.error(Why::TagSize { tag, left }) });
             }
+            self.elements_left = content.elements_left;
         }
         Ok(())
     }

@@ -13,9 +13,7 @@ fn decode_everything(data: &Bytes) {
                 let frame = request.encode(version, 1, None).unwrap().into_contiguous();
                 let mut body = frame.slice(4..);
                 RequestHeader::decode(&mut body).unwrap();
-                // Not compared by value: a NaN would differ from itself, and an over-long varint is read but not
-                // written.
-                Request::decode(api as i16, version, body).unwrap();
+                assert_eq!(Request::decode(api as i16, version, body).unwrap(), request);
             }
             let _ = Response::decode(api as i16, version, data.clone());
         }
@@ -107,4 +105,21 @@ fn more_elements_than_allowed() {
     data.resize(4 + 2 * count, 0);
     let error = DeleteGroupsRequest::decode(0, data.into()).unwrap_err();
     assert_eq!(error.why, Why::TooManyElements { count, most: ARRAY_ELEMENTS_MAX });
+}
+
+#[test]
+fn more_elements_in_all_than_allowed() {
+    // Two topics with half a million partitions each: the topics are elements as well.
+    let partitions = ARRAY_ELEMENTS_MAX / 2;
+    let topic = |data: &mut Vec<u8>| {
+        data.extend([0, 0]);
+        data.extend((partitions as u32).to_be_bytes());
+        data.resize(data.len() + 12 * partitions, 0);
+    };
+    let mut data = vec![0, 0, 0, 2];
+    topic(&mut data);
+    topic(&mut data);
+    data.extend([0; 4]);
+    let error = DeleteRecordsRequest::decode(0, data.into()).unwrap_err();
+    assert_eq!(error.why, Why::TooManyElements { count: partitions, most: partitions - 2 });
 }
