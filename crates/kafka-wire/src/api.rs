@@ -173,6 +173,17 @@ macro_rules! apis {
         }
 
         impl Request {
+            /// A random one of this API and version, which must be one that it has.
+            #[cfg(any(test, feature = "generate"))]
+            pub fn generate(api: ApiKey, version: i16, source: &mut crate::Source) -> Self {
+                match api {
+                    $( ApiKey::$api => {
+                        let flexible = version >= api.first_flexible_version();
+                        Request::$api(Wire::generate(source, Version { number: version, flexible }))
+                    } )*
+                }
+            }
+
             /// The API it belongs to.
             pub fn api(&self) -> ApiKey {
                 match self {
@@ -209,6 +220,17 @@ macro_rules! apis {
         }
 
         impl Response {
+            /// A random one of this API and version, which must be one that it has.
+            #[cfg(any(test, feature = "generate"))]
+            pub fn generate(api: ApiKey, version: i16, source: &mut crate::Source) -> Self {
+                match api {
+                    $( ApiKey::$api => {
+                        let flexible = version >= api.first_flexible_version();
+                        Response::$api(Wire::generate(source, Version { number: version, flexible }))
+                    } )*
+                }
+            }
+
             /// The API it belongs to.
             pub fn api(&self) -> ApiKey {
                 match self {

@@ -51,6 +51,12 @@ macro_rules! with_version_in_front {
                 Self::read(&mut reader, version(number.min(CONSUMER_PROTOCOL_VERSION_MAX)))
             }
 
+            /// A random one of this version.
+            #[cfg(any(test, feature = "generate"))]
+            pub fn random(number: i16, source: &mut crate::Source) -> Self {
+                Self::generate(source, version(number))
+            }
+
             /// Writes the message with the version in front of it.
             pub fn encode(&self, number: i16) -> Result<Bytes, EncodeError> {
                 if !(0..=CONSUMER_PROTOCOL_VERSION_MAX).contains(&number) {

@@ -60,14 +60,13 @@ fn consumer_protocol_round_trip() {
     for seed in 0..200 {
         for number in 0..=3 {
             let mut source = Source::new(seed);
-            let version = Version { number, flexible: false };
-            let message = ConsumerProtocolSubscription::generate(&mut source, version);
+            let message = ConsumerProtocolSubscription::random(number, &mut source);
             let mut data = message.encode(number).unwrap().to_vec();
             assert_eq!(ConsumerProtocolSubscription::decode(data.clone().into()).unwrap(), message);
             // A newer version only appends.
             data.extend_from_slice(b"more");
             assert_eq!(ConsumerProtocolSubscription::decode(data.into()).unwrap(), message);
-            let message = ConsumerProtocolAssignment::generate(&mut source, version);
+            let message = ConsumerProtocolAssignment::random(number, &mut source);
             let data = message.encode(number).unwrap();
             assert_eq!(ConsumerProtocolAssignment::decode(data).unwrap(), message);
         }
