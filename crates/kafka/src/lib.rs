@@ -1,1 +1,4 @@
 //! The Kafka front: sessions over the broker.
+mod connection;
+mod frames;
+mod pipeline;

@@ -1,0 +1,190 @@
+//! The requests of one connection between their arrival and their answer, without I/O.
+//!
+//! Kafka answers in the order of the requests, and clients match answers by that order. Processing is
+//! another matter: a producer keeps several requests in flight, and all of them should reach the same
+//! `fdatasync`. So requests run in two lanes:
+//!
+//! * **Produce** requests run side by side. Each is begun, that is, its batches are handed to their
+//!   shards, before the next one is looked at; so appends keep the connection's order.
+//! * **Every other** request runs alone, as in Kafka: it begins when all earlier ones are done, and
+//!   nothing begins before it is done. A client may send an offset commit and a leave-group back to
+//!   back and rely on it. The one exception is a request that does nothing but wait (a fetch): produce
+//!   requests behind it begin at once, although their answers wait for their turn.
+//!
+//! What runs is bounded by count and by bytes; a connection that reaches a bound is not read from.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, Stream};
+
+/// What becomes of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A frame, in chunks that follow each other.
+    Frame(Vec<Bytes>),
+    /// No answer at all, as `acks=0` demands.
+    Nothing,
+    /// The connection closes after the answers before this one.
+    Close(String),
+}
+
+/// An answer that takes time.
+pub type AnswerFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// How far a request got when it was begun.
+pub enum Begun {
+    /// It is done.
+    Done(Answer),
+    /// It goes on.
+    Running(AnswerFuture),
+}
+
+/// Which requests may run beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Beside others of this kind, and beside one that waits.
+    Produce,
+    /// Alone, except that produce requests may overtake it in processing.
+    Wait,
+    /// Alone.
+    Alone,
+}
+
+/// How much one connection may have under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InFlightLimits {
+    /// Requests.
+    pub requests: usize,
+    /// Bytes of their frames. One larger frame alone is let through.
+    pub bytes: usize,
+}
+
+struct Slot {
+    answer: Option<Answer>,
+    bytes: usize,
+}
+
+/// The requests under way and the answers that wait for their turn.
+pub struct Pipeline {
+    limits: InFlightLimits,
+    /// In the order of arrival; the first has number `first`.
+    slots: VecDeque<Slot>,
+    first: u64,
+    bytes: usize,
+    produces: FuturesUnordered<Numbered>,
+    other: Option<(Lane, Numbered)>,
+}
+
+impl Pipeline {
+    /// An empty one.
+    pub fn new(limits: InFlightLimits) -> Pipeline {
+        Pipeline {
+            limits,
+            slots: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            produces: FuturesUnordered::new(),
+            other: None,
+        }
+    }
+
+    /// Whether a request of this lane and size may begin now.
+    pub fn may_begin(&self, lane: Lane, frame_bytes: usize) -> bool {
+        if self.slots.len() >= self.limits.requests {
+            return false;
+        }
+        if !self.slots.is_empty() && self.bytes + frame_bytes > self.limits.bytes {
+            return false;
+        }
+        match (lane, &self.other) {
+            (Lane::Produce, None | Some((Lane::Wait, _))) => true,
+            (_, None) => self.produces.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Takes a request that has begun. Only after [`Pipeline::may_begin`] said so.
+    pub fn push(&mut self, lane: Lane, frame_bytes: usize, begun: Begun) {
+        let number = self.first + self.slots.len() as u64;
+        let answer = match begun {
+            Begun::Done(answer) => Some(answer),
+            Begun::Running(future) => {
+                let running = Numbered { number, future };
+                match lane {
+                    Lane::Produce => self.produces.push(running),
+                    _ => self.other = Some((lane, running)),
+                }
+                None
+            }
+        };
+        self.bytes += frame_bytes;
+        self.slots.push_back(Slot { answer, bytes: frame_bytes });
+    }
+
+    /// Lets what runs make progress. Answers whether anything got done.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Poll::Ready(Some((number, answer))) = Pin::new(&mut self.produces).poll_next(context) {
+            self.settle(number, answer);
+            progress = true;
+        }
+        if let Some((_, running)) = &mut self.other
+            && let Poll::Ready((number, answer)) = Pin::new(running).poll(context)
+        {
+            self.other = None;
+            self.settle(number, answer);
+            progress = true;
+        }
+        progress
+    }
+
+    fn settle(&mut self, number: u64, answer: Answer) {
+        let index = (number - self.first) as usize;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.answer = Some(answer);
+        }
+    }
+
+    /// The next answer whose turn it is.
+    pub fn next_answer(&mut self) -> Option<Answer> {
+        self.slots.front()?.answer.as_ref()?;
+        let slot = self.slots.pop_front()?;
+        self.first += 1;
+        self.bytes -= slot.bytes;
+        slot.answer
+    }
+
+    /// Whether nothing is under way and no answer waits.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The peer is gone: what only waits for it is given up. Appends that have begun go on; they are
+    /// in their shards' hands.
+    pub fn abandon_waits(&mut self) {
+        if let Some((_, running)) = self.other.take() {
+            self.settle(running.number, Answer::Nothing);
+        }
+    }
+}
+
+/// A running request that knows its place in the order.
+struct Numbered {
+    number: u64,
+    future: AnswerFuture,
+}
+
+impl Future for Numbered {
+    type Output = (u64, Answer);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let number = self.number;
+        self.future.as_mut().poll(context).map(|answer| (number, answer))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use std::task::{Context, Waker};
+
+use tokio::sync::oneshot;
+
+use super::{Answer, Begun, InFlightLimits, Lane, Pipeline};
+
+const LIMITS: InFlightLimits = InFlightLimits { requests: 4, bytes: 1000 };
+
+fn frame(text: &'static str) -> Answer {
+    Answer::Frame(vec![text.into()])
+}
+
+/// A request that is answered when the test says so.
+fn held() -> (oneshot::Sender<&'static str>, Begun) {
+    let (sender, receiver) = oneshot::channel();
+    (sender, Begun::Running(Box::pin(async move { frame(receiver.await.unwrap()) })))
+}
+
+fn poll(pipeline: &mut Pipeline) -> bool {
+    pipeline.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn answers_keep_the_order_of_the_requests_whichever_is_done_first() {
+    let mut pipeline = Pipeline::new(LIMITS);
+    let (first, begun) = held();
+    pipeline.push(Lane::Produce, 1, begun);
+    let (second, begun) = held();
+    pipeline.push(Lane::Produce, 1, begun);
+    second.send("second").unwrap();
+    assert!(poll(&mut pipeline));
+    assert_eq!(pipeline.next_answer(), None, "the second waits for the first");
+    first.send("first").unwrap();
+    assert!(poll(&mut pipeline));
+    assert_eq!(pipeline.next_answer(), Some(frame("first")));
+    assert_eq!(pipeline.next_answer(), Some(frame("second")));
+    assert!(pipeline.is_empty());
+}
+
+#[test]
+fn a_request_that_is_no_produce_runs_alone() {
+    let mut pipeline = Pipeline::new(LIMITS);
+    let (produce, begun) = held();
+    pipeline.push(Lane::Produce, 1, begun);
+    assert!(pipeline.may_begin(Lane::Produce, 1));
+    assert!(!pipeline.may_begin(Lane::Alone, 1), "not while a produce is under way");
+    produce.send("done").unwrap();
+    poll(&mut pipeline);
+    assert!(pipeline.may_begin(Lane::Alone, 1));
+    let (_alone, begun) = held();
+    pipeline.push(Lane::Alone, 1, begun);
+    assert!(!pipeline.may_begin(Lane::Produce, 1));
+    assert!(!pipeline.may_begin(Lane::Alone, 1));
+    assert!(!pipeline.may_begin(Lane::Wait, 1));
+}
+
+#[test]
+fn a_produce_overtakes_a_waiting_fetch_in_processing_but_not_in_answering() {
+    let mut pipeline = Pipeline::new(LIMITS);
+    let (fetch, begun) = held();
+    pipeline.push(Lane::Wait, 1, begun);
+    assert!(pipeline.may_begin(Lane::Produce, 1));
+    assert!(!pipeline.may_begin(Lane::Wait, 1));
+    pipeline.push(Lane::Produce, 1, Begun::Done(frame("produced")));
+    poll(&mut pipeline);
+    assert_eq!(pipeline.next_answer(), None);
+    fetch.send("fetched").unwrap();
+    poll(&mut pipeline);
+    assert_eq!(pipeline.next_answer(), Some(frame("fetched")));
+    assert_eq!(pipeline.next_answer(), Some(frame("produced")));
+}
+
+#[test]
+fn requests_and_their_bytes_are_bounded() {
+    let mut pipeline = Pipeline::new(LIMITS);
+    assert!(pipeline.may_begin(Lane::Produce, 5000), "a large frame passes alone");
+    let (_sender, begun) = held();
+    pipeline.push(Lane::Produce, 600, begun);
+    assert!(!pipeline.may_begin(Lane::Produce, 500));
+    for _ in 0..3 {
+        assert!(pipeline.may_begin(Lane::Produce, 100));
+        pipeline.push(Lane::Produce, 100, Begun::Done(Answer::Nothing));
+    }
+    assert!(!pipeline.may_begin(Lane::Produce, 0), "the fifth request waits");
+}
+
+#[test]
+fn a_peer_that_is_gone_ends_waits_but_not_appends() {
+    let mut pipeline = Pipeline::new(LIMITS);
+    let (fetch, begun) = held();
+    pipeline.push(Lane::Wait, 1, begun);
+    let (produce, begun) = held();
+    pipeline.push(Lane::Produce, 1, begun);
+    pipeline.abandon_waits();
+    assert!(fetch.is_closed());
+    assert!(!produce.is_closed());
+    assert_eq!(pipeline.next_answer(), Some(Answer::Nothing));
+    assert!(!pipeline.is_empty());
+    produce.send("produced").unwrap();
+    poll(&mut pipeline);
+    assert_eq!(pipeline.next_answer(), Some(frame("produced")));
+}
