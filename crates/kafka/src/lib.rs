@@ -1,4 +1,5 @@
 //! The Kafka front: sessions over the broker.
 mod connection;
+mod fetch_sessions;
 mod frames;
 mod pipeline;

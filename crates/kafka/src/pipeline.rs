@@ -4,8 +4,10 @@
 //! another matter: a producer keeps several requests in flight, and all of them should reach the same
 //! `fdatasync`. So requests run in two lanes:
 //!
-//! * **Produce** requests run side by side. Each is begun, that is, its batches are handed to their
-//!   shards, before the next one is looked at; so appends keep the connection's order.
+//! * **Produce** requests run side by side. Each has *entered*, that is, its batches stand in their
+//!   shards' lines, before the next one is looked at; so appends keep the connection's order. Entering
+//!   takes longer than a moment only while more is on its way to the disk than may wait, and then the
+//!   pressure reaches the client, because nothing else of the connection begins.
 //! * **Every other** request runs alone, as in Kafka: it begins when all earlier ones are done, and
 //!   nothing begins before it is done. A client may send an offset commit and a leave-group back to
 //!   back and rely on it. The one exception is a request that does nothing but wait (a fetch): produce
@@ -34,12 +36,17 @@ pub enum Answer {
 /// An answer that takes time.
 pub type AnswerFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
+/// The part of a request that must be over before the next one begins.
+pub type EntryFuture = Pin<Box<dyn Future<Output = Begun> + Send>>;
+
 /// How far a request got when it was begun.
 pub enum Begun {
     /// It is done.
     Done(Answer),
-    /// It goes on.
+    /// It goes on, beside others of its lane.
     Running(AnswerFuture),
+    /// It has not entered yet.
+    Entering(EntryFuture),
 }
 
 /// Which requests may run beside each other.
@@ -74,6 +81,7 @@ pub struct Pipeline {
     slots: VecDeque<Slot>,
     first: u64,
     bytes: usize,
+    entering: Option<(u64, Lane, EntryFuture)>,
     produces: FuturesUnordered<Numbered>,
     other: Option<(Lane, Numbered)>,
 }
@@ -86,6 +94,7 @@ impl Pipeline {
             slots: VecDeque::new(),
             first: 0,
             bytes: 0,
+            entering: None,
             produces: FuturesUnordered::new(),
             other: None,
         }
@@ -93,7 +102,7 @@ impl Pipeline {
 
     /// Whether a request of this lane and size may begin now.
     pub fn may_begin(&self, lane: Lane, frame_bytes: usize) -> bool {
-        if self.slots.len() >= self.limits.requests {
+        if self.entering.is_some() || self.slots.len() >= self.limits.requests {
             return false;
         }
         if !self.slots.is_empty() && self.bytes + frame_bytes > self.limits.bytes {
@@ -109,24 +118,31 @@ impl Pipeline {
     /// Takes a request that has begun. Only after [`Pipeline::may_begin`] said so.
     pub fn push(&mut self, lane: Lane, frame_bytes: usize, begun: Begun) {
         let number = self.first + self.slots.len() as u64;
-        let answer = match begun {
-            Begun::Done(answer) => Some(answer),
-            Begun::Running(future) => {
-                let running = Numbered { number, future };
-                match lane {
-                    Lane::Produce => self.produces.push(running),
-                    _ => self.other = Some((lane, running)),
-                }
-                None
-            }
-        };
         self.bytes += frame_bytes;
-        self.slots.push_back(Slot { answer, bytes: frame_bytes });
+        self.slots.push_back(Slot { answer: None, bytes: frame_bytes });
+        self.go_on(number, lane, begun);
+    }
+
+    fn go_on(&mut self, number: u64, lane: Lane, begun: Begun) {
+        match (begun, lane) {
+            (Begun::Done(answer), _) => self.settle(number, answer),
+            (Begun::Running(future), Lane::Produce) => self.produces.push(Numbered { number, future }),
+            (Begun::Running(future), _) => self.other = Some((lane, Numbered { number, future })),
+            (Begun::Entering(future), _) => self.entering = Some((number, lane, future)),
+        }
     }
 
     /// Lets what runs make progress. Answers whether anything got done.
     pub fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
+        while let Some((number, lane, future)) = &mut self.entering
+            && let Poll::Ready(begun) = future.as_mut().poll(context)
+        {
+            let (number, lane) = (*number, *lane);
+            self.entering = None;
+            self.go_on(number, lane, begun);
+            progress = true;
+        }
         while let Poll::Ready(Some((number, answer))) = Pin::new(&mut self.produces).poll_next(context) {
             self.settle(number, answer);
             progress = true;

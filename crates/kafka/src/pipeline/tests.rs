@@ -100,3 +100,24 @@ fn a_peer_that_is_gone_ends_waits_but_not_appends() {
     poll(&mut pipeline);
     assert_eq!(pipeline.next_answer(), Some(frame("produced")));
 }
+
+#[test]
+fn nothing_begins_before_a_produce_has_entered() {
+    let mut pipeline = Pipeline::new(LIMITS);
+    let (admit, admitted) = oneshot::channel::<()>();
+    let (durable, begun) = held();
+    let entering = async move {
+        admitted.await.unwrap();
+        begun
+    };
+    pipeline.push(Lane::Produce, 1, Begun::Entering(Box::pin(entering)));
+    poll(&mut pipeline);
+    assert!(!pipeline.may_begin(Lane::Produce, 1), "the next one would overtake it");
+    admit.send(()).unwrap();
+    assert!(poll(&mut pipeline));
+    assert!(pipeline.may_begin(Lane::Produce, 1));
+    assert_eq!(pipeline.next_answer(), None);
+    durable.send("durable").unwrap();
+    poll(&mut pipeline);
+    assert_eq!(pipeline.next_answer(), Some(frame("durable")));
+}
