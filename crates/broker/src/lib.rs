@@ -29,7 +29,7 @@ pub use admin::{ConfigEntry, ConfigSource, CreateTopic};
 pub use broker::Broker;
 pub use errors::{AdminError, GroupError, LookupError, OffsetError, PublishError, ReadError, Unavailable};
 pub use info::{ClusterInfo, NodeInfo, PartitionInfo};
-pub use metrics::{FrontMetrics, Metrics};
+pub use metrics::{FrontMetrics, Metrics, RequestMetrics};
 pub use options::{BROKER_SETTINGS, BrokerOptions, BrokerSetting, GroupOptions, HostPort, SettingKind};
 pub use publish::{Acks, Published, Publishing};
 pub use read::{ListedOffset, OffsetQuery, PartitionRef, Records};

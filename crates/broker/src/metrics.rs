@@ -31,6 +31,9 @@ pub struct Metrics {
     connections: Family<FrontLabel, Gauge>,
     requests: Family<RequestLabel, Counter>,
     request_errors: Family<RequestLabel, Counter>,
+    request_bytes: Family<RequestLabel, Counter>,
+    response_bytes: Family<RequestLabel, Counter>,
+    request_seconds: Family<RequestLabel, Histogram, fn() -> Histogram>,
     batches_in: Family<FrontLabel, Counter>,
     records_in: Family<FrontLabel, Counter>,
     bytes_in: Family<FrontLabel, Counter>,
@@ -79,6 +82,9 @@ impl Metrics {
             connections: Family::default(),
             requests: Family::default(),
             request_errors: Family::default(),
+            request_bytes: Family::default(),
+            response_bytes: Family::default(),
+            request_seconds: Family::new_with_constructor(seconds),
             batches_in: Family::default(),
             records_in: Family::default(),
             bytes_in: Family::default(),
@@ -88,14 +94,20 @@ impl Metrics {
             groups: Gauge::default(),
             rebalances: Counter::default(),
             offsets_trimmed: Counter::default(),
-            // 50 µs to 26 s.
-            publish_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 20)),
+            publish_seconds: seconds(),
             registry: Mutex::new(Registry::default()),
         };
         let m = &metrics;
         registry.register("connections", "Connections that are open", m.connections.clone());
         registry.register("requests", "Requests handled", m.requests.clone());
         registry.register("request_errors", "Requests answered with an error", m.request_errors.clone());
+        registry.register("request_bytes", "Bytes of requests", m.request_bytes.clone());
+        registry.register("response_bytes", "Bytes of answers", m.response_bytes.clone());
+        registry.register(
+            "request_seconds",
+            "Time from a request's arrival to its answer, waiting that it asked for included",
+            m.request_seconds.clone(),
+        );
         registry.register("batches_in", "Record batches accepted", m.batches_in.clone());
         registry.register("records_in", "Records accepted", m.records_in.clone());
         registry.register("bytes_in", "Bytes of records accepted", m.bytes_in.clone());
@@ -147,13 +159,36 @@ impl Metrics {
 }
 
 impl FrontMetrics {
-    /// The counters of one kind of request: all, and those answered with an error. Ask once per kind
-    /// and keep them. `request` is a name from the front's own fixed list.
-    pub fn request(&self, request: &'static str) -> (Counter, Counter) {
+    /// What is counted of one kind of request. Ask once per kind and keep it. `request` is a name from
+    /// the front's own fixed list.
+    pub fn request(&self, request: &'static str) -> RequestMetrics {
         let label = RequestLabel { front: self.front, request };
-        (
-            self.metrics.requests.get_or_create(&label).clone(),
-            self.metrics.request_errors.get_or_create(&label).clone(),
-        )
+        RequestMetrics {
+            requests: self.metrics.requests.get_or_create(&label).clone(),
+            errors: self.metrics.request_errors.get_or_create(&label).clone(),
+            bytes_in: self.metrics.request_bytes.get_or_create(&label).clone(),
+            bytes_out: self.metrics.response_bytes.get_or_create(&label).clone(),
+            seconds: self.metrics.request_seconds.get_or_create(&label).clone(),
+        }
     }
+}
+
+/// What is counted of one kind of request.
+#[derive(Clone, Debug)]
+pub struct RequestMetrics {
+    /// Requests handled.
+    pub requests: Counter,
+    /// Errors that clients were told.
+    pub errors: Counter,
+    /// Bytes of requests.
+    pub bytes_in: Counter,
+    /// Bytes of answers.
+    pub bytes_out: Counter,
+    /// Time from arrival to answer, in seconds.
+    pub seconds: Histogram,
+}
+
+/// A histogram of times from 50 µs to 26 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_05, 2.0, 20))
 }
