@@ -66,8 +66,6 @@ pub enum Closed {
     Idle,
     /// The peer broke the protocol; in words.
     Protocol(String),
-    /// The socket failed.
-    Io(io::Error),
 }
 
 /// Serves one connection until it ends. `drain` lets what is under way finish and begins nothing more.

@@ -200,6 +200,7 @@ impl FetchSessions {
     }
 
     /// Number of sessions.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.cache.lock().sessions.len()
     }

@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Closed, ConnectionLimits, Protocol, serve};
 use crate::pipeline::{Answer, Begun, InFlightLimits, Lane};
 
+/// A request that is answered when the test releases it.
+type Held = (Bytes, oneshot::Sender<()>);
+
 /// Speaks a protocol for tests: the first byte of a frame says what happens to it.
 ///
 /// `e` echoes it, `p` is a produce that is answered when the test releases it, `w` waits likewise,
@@ -17,7 +20,7 @@ use crate::pipeline::{Answer, Begun, InFlightLimits, Lane};
 #[derive(Clone, Default)]
 struct Script {
     begun: Arc<Mutex<Vec<Bytes>>>,
-    held: Arc<Mutex<Vec<(Bytes, oneshot::Sender<()>)>>>,
+    held: Arc<Mutex<Vec<Held>>>,
 }
 
 impl Script {

@@ -1,0 +1,106 @@
+//! Where nodes listen, and DescribeCluster.
+
+use std::net::IpAddr;
+
+use weir_broker::NodeInfo;
+use weir_kafka_wire::messages::describe_cluster::DescribeClusterBroker;
+use weir_kafka_wire::{DescribeClusterRequest, DescribeClusterResponse, ErrorCode, KafkaStr};
+use weir_model::NodeId;
+
+use crate::session::Call;
+
+/// `endpoint_type` of a client that asks for brokers.
+const ENDPOINT_BROKERS: i8 = 1;
+
+/// What a client may do to the cluster while there are no permissions: everything that Kafka lists
+/// (create, alter, describe, cluster action, describe and alter configs, idempotent write).
+const CLUSTER_OPERATIONS: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
+/// Likewise to a topic (read, write, create, delete, alter, describe, describe and alter configs).
+pub(super) const TOPIC_OPERATIONS: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
+/// Likewise to a group (read, delete, describe).
+pub(super) const GROUP_OPERATIONS: i32 = bits(&[3, 6, 8]);
+
+const fn bits(operations: &[u32]) -> i32 {
+    let mut set = 0;
+    let mut index = 0;
+    while index < operations.len() {
+        set |= 1 << operations[index];
+        index += 1;
+    }
+    set
+}
+
+/// The operations in answer to whether they were asked for.
+pub(super) fn operations(asked: bool, all: i32) -> i32 {
+    if asked { all } else { i32::MIN }
+}
+
+/// What may be done to the cluster, in answer to whether it was asked for.
+pub(super) fn cluster_operations(asked: bool) -> i32 {
+    operations(asked, CLUSTER_OPERATIONS)
+}
+
+/// A node's id as Kafka has it.
+pub(super) fn kafka_id(node: NodeId) -> i32 {
+    i32::try_from(node.0).unwrap_or(i32::MAX)
+}
+
+/// A node and where clients of this call's connection reach it.
+pub(super) struct Endpoint {
+    pub(super) node_id: i32,
+    pub(super) host: KafkaStr,
+    pub(super) port: i32,
+}
+
+/// Where this call's client reaches the node. A node that advertises nothing is reached where the client
+/// has reached it already; of another node that is unknown.
+pub(super) fn endpoint(call: &Call, node: &NodeInfo, own: NodeId) -> Option<Endpoint> {
+    let node_id = kafka_id(node.id);
+    if let Some(advertised) = node.advertised.get(call.front.options.protocol) {
+        let host = KafkaStr::from(advertised.host.as_str());
+        return Some(Endpoint { node_id, host, port: i32::from(advertised.port) });
+    }
+    (node.id == own).then(|| {
+        let local = call.caller.local;
+        Endpoint { node_id, host: host_of(local.ip()), port: i32::from(local.port()) }
+    })
+}
+
+/// An address as text; one of the fourth version that was taken for one of the sixth is turned back,
+/// because many clients resolve and connect in the fourth only.
+fn host_of(address: IpAddr) -> KafkaStr {
+    KafkaStr::from(address.to_canonical().to_string())
+}
+
+/// All nodes that this call's client can be sent to.
+pub(super) fn endpoints(call: &Call) -> Vec<Endpoint> {
+    let cluster = call.front.broker.cluster();
+    cluster.nodes.iter().filter_map(|node| endpoint(call, node, cluster.node_id)).collect()
+}
+
+pub(crate) async fn describe(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse {
+    if request.endpoint_type != ENDPOINT_BROKERS {
+        call.count_error();
+        let message = "controllers have no endpoints of their own here; ask for brokers (endpoint type 1)";
+        return DescribeClusterResponse {
+            error_code: ErrorCode::MISMATCHED_ENDPOINT_TYPE,
+            error_message: Some(KafkaStr::from_static(message)),
+            endpoint_type: request.endpoint_type,
+            ..Default::default()
+        };
+    }
+    let cluster = call.front.broker.cluster();
+    let brokers = endpoints(&call).into_iter().map(|endpoint| DescribeClusterBroker {
+        broker_id: endpoint.node_id,
+        host: endpoint.host,
+        port: endpoint.port,
+        ..Default::default()
+    });
+    DescribeClusterResponse {
+        cluster_id: KafkaStr::from(&cluster.cluster_id),
+        controller_id: cluster.controller.map_or(-1, kafka_id),
+        brokers: brokers.collect(),
+        cluster_authorized_operations: cluster_operations(request.include_cluster_authorized_operations),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,274 @@
+//! Produce: record batches on their way in. A batch is a slice of the request's frame and stays one.
+//!
+//! A request has two halves. In the first its batches take their places in their partitions' lines, one
+//! after the other, so that a connection's order is the log's order; in the second it waits until they
+//! are durable, beside the requests behind it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use weir_broker::{Acks, PartitionRef, Published, Publishing, Topic};
+use weir_kafka_wire::messages::produce::{
+    PartitionProduceData, PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
+};
+use weir_kafka_wire::{
+    ErrorCode, KafkaStr, Message, ProduceRequest, ProduceResponse, Reader, Uuid, Version, Wire, Writer,
+};
+use weir_model::TopicId;
+use weir_model::batch::{BatchHeader, Compression};
+
+use crate::errors::Failure;
+use crate::pipeline::{Answer, Begun};
+use crate::session::Call;
+
+/// First version that names topics by id.
+const TOPIC_IDS_FROM_VERSION: i16 = 13;
+/// First version whose clients know zstd.
+const ZSTD_FROM_VERSION: i16 = 7;
+/// Longest time that a producer may have its request wait, whatever it asks for.
+const TIMEOUT_MAX: Duration = Duration::from_secs(300);
+
+/// One partition's part of a request.
+enum Part {
+    /// In its partition's line.
+    Waiting(Publishing),
+    /// Not appended.
+    Failed(Failure),
+}
+
+/// One topic's part of a request.
+struct TopicParts {
+    name: KafkaStr,
+    topic_id: Uuid,
+    parts: Vec<(i32, Part)>,
+}
+
+pub(crate) fn begin(call: Call, body: Bytes) -> Begun {
+    match ProduceRequest::decode(call.version, body) {
+        Ok(request) => Begun::Entering(Box::pin(enter(call, request))),
+        Err(error) => Begun::Done(Answer::Close(format!("Produce version {}: {error}", call.version))),
+    }
+}
+
+async fn enter(call: Call, request: ProduceRequest) -> Begun {
+    let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64).min(TIMEOUT_MAX);
+    let deadline = call.arrived + timeout;
+    let acks = match request.acks {
+        0 => Acks::None,
+        1 => Acks::Leader,
+        -1 => Acks::All,
+        other => {
+            let why = format!("acks is {other}; it must be 0, 1 or -1 (all)");
+            let failure = Failure::new(ErrorCode::INVALID_REQUIRED_ACKS, why);
+            return Begun::Done(refuse_all(&call, request, &failure));
+        }
+    };
+    if request.transactional_id.is_some() {
+        let why = "transactions are not served; remove transactional.id from the producer";
+        let failure = Failure::new(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why);
+        return Begun::Done(refuse_all(&call, request, &failure));
+    }
+    let mut topics = Vec::with_capacity(request.topic_data.len());
+    for data in request.topic_data {
+        topics.push(enter_topic(&call, data, acks, deadline).await);
+    }
+    match acks {
+        Acks::None => Begun::Done(without_answer(&call, &topics)),
+        Acks::Leader | Acks::All => Begun::Running(Box::pin(finish(call, topics, deadline))),
+    }
+}
+
+async fn enter_topic(call: &Call, data: TopicProduceData, acks: Acks, deadline: Instant) -> TopicParts {
+    let topic = find_topic(call, &data);
+    let mut parts = Vec::with_capacity(data.partition_data.len());
+    for partition in data.partition_data {
+        let index = partition.index;
+        let part = match &topic {
+            Ok(topic) => match enter_partition(call, topic, partition, acks, deadline).await {
+                Ok(publishing) => Part::Waiting(publishing),
+                Err(failure) => Part::Failed(failure),
+            },
+            Err(failure) => Part::Failed(failure.clone()),
+        };
+        parts.push((index, part));
+    }
+    TopicParts { name: data.name, topic_id: data.topic_id, parts }
+}
+
+fn find_topic(call: &Call, data: &TopicProduceData) -> Result<Arc<Topic>, Failure> {
+    if call.version >= TOPIC_IDS_FROM_VERSION {
+        call.front.broker.topic_by_id(TopicId(data.topic_id.0)).ok_or_else(|| {
+            Failure::new(ErrorCode::UNKNOWN_TOPIC_ID, format!("there is no topic with id {}", data.topic_id))
+        })
+    } else {
+        call.front.broker.topic(&data.name).ok_or_else(|| {
+            let why = format!("there is no topic '{}'", data.name);
+            Failure::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, why)
+        })
+    }
+}
+
+async fn enter_partition(
+    call: &Call,
+    topic: &Topic,
+    data: PartitionProduceData,
+    acks: Acks,
+    deadline: Instant,
+) -> Result<Publishing, Failure> {
+    let partition: PartitionRef =
+        call.front.broker.partition(topic, data.index).map_err(|error| Failure::from(&error))?;
+    let batch = data.records.map(weir_kafka_wire::Records::into_contiguous).unwrap_or_default();
+    if batch.is_empty() {
+        let why = "there is no record batch; send exactly one for each partition";
+        return Err(Failure::new(ErrorCode::INVALID_RECORD, why));
+    }
+    let header = BatchHeader::parse(&batch).ok();
+    if call.version < ZSTD_FROM_VERSION
+        && header.is_some_and(|header| header.compression() == Some(Compression::Zstd))
+    {
+        let why = "zstd needs Produce version 7; use a newer client or another compression";
+        return Err(Failure::new(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE, why));
+    }
+    let bytes = batch.len();
+    let entering = call.front.broker.publish(&partition, batch, acks);
+    let publishing = match tokio::time::timeout_at(deadline, entering).await {
+        Ok(entered) => entered.map_err(|error| Failure::from(&error))?,
+        Err(_) => return Err(timed_out()),
+    };
+    let metrics = &call.front.metrics.front;
+    metrics.batches_in.inc();
+    metrics.bytes_in.inc_by(bytes as u64);
+    metrics.records_in.inc_by(header.map_or(0, |header| header.record_count.max(0) as u64));
+    Ok(publishing)
+}
+
+fn timed_out() -> Failure {
+    let why = "not durable within the request's timeout; it may become so later";
+    Failure::new(ErrorCode::REQUEST_TIMED_OUT, why)
+}
+
+/// A producer that wants no answer is told of a failure by the end of the connection, which makes it
+/// ask for new metadata.
+fn without_answer(call: &Call, topics: &[TopicParts]) -> Answer {
+    call.answered(0);
+    for topic in topics {
+        for (index, part) in &topic.parts {
+            if let Part::Failed(failure) = part {
+                call.count_error();
+                return Answer::Close(format!(
+                    "a produce request with acks=0 to partition {index} of '{}' failed with {:?}: {}",
+                    topic.name,
+                    failure.code,
+                    failure.message.as_deref().unwrap_or_default()
+                ));
+            }
+        }
+    }
+    Answer::Nothing
+}
+
+async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answer {
+    let mut response = ProduceResponse { responses: Vec::with_capacity(topics.len()), ..Default::default() };
+    for topic in topics {
+        let mut partition_responses = Vec::with_capacity(topic.parts.len());
+        for (index, part) in topic.parts {
+            let outcome = match part {
+                Part::Failed(failure) => Err(failure),
+                Part::Waiting(publishing) => match tokio::time::timeout_at(deadline, publishing).await {
+                    Ok(published) => published.map_err(|error| Failure::from(&error)),
+                    Err(_) => Err(timed_out()),
+                },
+            };
+            partition_responses.push(partition_response(&call, index, outcome));
+        }
+        response.responses.push(TopicProduceResponse {
+            name: topic.name,
+            topic_id: topic.topic_id,
+            partition_responses,
+        });
+    }
+    call.answer(&response)
+}
+
+fn partition_response(
+    call: &Call,
+    index: i32,
+    outcome: Result<Published, Failure>,
+) -> PartitionProduceResponse {
+    match outcome {
+        // A batch that was there already is a success at its first position.
+        Ok(published) => PartitionProduceResponse {
+            index,
+            base_offset: published.base_offset,
+            log_append_time_ms: published.append_time,
+            log_start_offset: published.log_start,
+            ..Default::default()
+        },
+        Err(failure) => {
+            call.count_error();
+            refused_partition(index, &failure)
+        }
+    }
+}
+
+fn refused_partition(index: i32, failure: &Failure) -> PartitionProduceResponse {
+    PartitionProduceResponse {
+        index,
+        error_code: failure.code,
+        base_offset: -1,
+        error_message: failure.message.clone(),
+        ..Default::default()
+    }
+}
+
+fn refusal(request: ProduceRequest, failure: &Failure) -> ProduceResponse {
+    let responses = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
+        name: topic.name,
+        topic_id: topic.topic_id,
+        partition_responses: topic
+            .partition_data
+            .iter()
+            .map(|partition| refused_partition(partition.index, failure))
+            .collect(),
+    });
+    ProduceResponse { responses: responses.collect(), ..Default::default() }
+}
+
+fn refuse_all(call: &Call, request: ProduceRequest, failure: &Failure) -> Answer {
+    call.count_error();
+    if request.acks == 0 {
+        return Answer::Close(format!("a produce request with acks=0 failed with {:?}", failure.code));
+    }
+    call.answer(&refusal(request, failure))
+}
+
+/// Versions 0 to 2 carry message formats that are not stored any more. They are advertised all the same,
+/// because librdkafka otherwise takes the broker for one without compression, and are answered in their
+/// own layout, which is that of later versions with fewer fields.
+pub(crate) fn refuse_version(call: &Call, body: Bytes) -> Option<Answer> {
+    if !(0..=2).contains(&call.version) {
+        return None;
+    }
+    let layout = Version { number: call.version, flexible: false };
+    let mut reader = Reader::new(body);
+    // The header of a version that the codec does not know ends before the client's name.
+    Option::<KafkaStr>::read(&mut reader, layout).ok()?;
+    let request = ProduceRequest::read(&mut reader, layout).ok()?;
+    let why = "Produce versions 0 to 2 are not served; use a client of Kafka 0.11 or newer";
+    let failure = Failure::new(ErrorCode::UNSUPPORTED_VERSION, why);
+    call.count_error();
+    if request.acks == 0 {
+        return Some(Answer::Close(why.into()));
+    }
+    let mut writer = Writer::new();
+    call.correlation_id.write(&mut writer, layout);
+    refusal(request, &failure).write(&mut writer, layout);
+    let bytes = writer.len();
+    let length = Bytes::copy_from_slice(&i32::try_from(bytes).ok()?.to_be_bytes());
+    let mut chunks = vec![length];
+    chunks.extend(writer.finish().ok()?);
+    call.answered(bytes);
+    Some(Answer::Frame(chunks))
+}

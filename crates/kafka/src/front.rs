@@ -1,0 +1,233 @@
+//! The listener: accepts connections up to a bound, serves each in a task of its own, and drains.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use weir_broker::Broker;
+use weir_kafka_wire::ApiVersion;
+
+use crate::apis;
+use crate::connection::{self, Closed, ConnectionLimits};
+use crate::fetch_sessions::FetchSessions;
+use crate::metrics::KafkaMetrics;
+use crate::pipeline::InFlightLimits;
+use crate::session::{Caller, Session};
+
+/// Pause after accepting failed, so that a shortage of file descriptors does not become a busy loop.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// What an operator may set on the front. The names in parentheses are Kafka's.
+#[derive(Debug, Clone)]
+pub struct KafkaFrontOptions {
+    /// Name of the protocol, under which nodes advertise where they listen.
+    pub protocol: &'static str,
+    /// Largest request in bytes (`socket.request.max.bytes`).
+    pub frame_bytes_max: usize,
+    /// Connections at once; one more is closed as soon as it is accepted (`max.connections`).
+    pub connections_max: usize,
+    /// A connection without traffic and without a request under way is closed after this long
+    /// (`connections.max.idle.ms`).
+    pub idle: Duration,
+    /// Requests of one connection under way at once.
+    pub in_flight_requests_max: usize,
+    /// Bytes of requests of one connection under way at once; one larger request passes alone.
+    pub in_flight_bytes_max: usize,
+    /// Largest answer to a fetch in bytes, unless its first batch is larger (`fetch.max.bytes`).
+    pub fetch_bytes_max: usize,
+    /// Fetch sessions at once (`max.incremental.fetch.session.cache.slots`).
+    pub fetch_sessions_max: usize,
+    /// A fetch session that was unused for so long gives way to a new one
+    /// (`min.incremental.fetch.session.eviction.ms`).
+    pub fetch_session_unused: Duration,
+    /// How long a metadata request waits for a topic that it creates.
+    pub topic_creation_wait: Duration,
+    /// How long connections may take to finish what is under way when the front stops.
+    pub drain: Duration,
+    /// Seed of fetch session ids. Random in production, fixed in tests.
+    pub seed: u64,
+}
+
+impl Default for KafkaFrontOptions {
+    /// Kafka's own defaults where it has them.
+    fn default() -> Self {
+        KafkaFrontOptions {
+            protocol: "kafka",
+            frame_bytes_max: 100 << 20,
+            connections_max: 50_000,
+            idle: Duration::from_secs(600),
+            in_flight_requests_max: 64,
+            in_flight_bytes_max: 16 << 20,
+            fetch_bytes_max: 55 << 20,
+            fetch_sessions_max: 1_000,
+            fetch_session_unused: Duration::from_secs(120),
+            topic_creation_wait: Duration::from_secs(5),
+            drain: Duration::from_secs(10),
+            seed: 0,
+        }
+    }
+}
+
+/// What all connections of the front share.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) options: KafkaFrontOptions,
+    pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) metrics: KafkaMetrics,
+    /// The APIs that are served, as clients are told.
+    pub(crate) served: Vec<ApiVersion>,
+    /// Set when the front stops: requests that only wait are answered then.
+    pub(crate) draining: CancellationToken,
+}
+
+/// The Kafka front, listening.
+#[derive(Debug)]
+pub struct KafkaFront {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    front: Arc<Front>,
+}
+
+impl KafkaFront {
+    /// Opens the listener. Port 0 takes a free one; see [`KafkaFront::local_addr`].
+    pub async fn bind(
+        addr: SocketAddr,
+        broker: Arc<Broker>,
+        options: KafkaFrontOptions,
+    ) -> io::Result<KafkaFront> {
+        let listener = TcpListener::bind(addr).await?;
+        let local_addr = listener.local_addr()?;
+        let metrics = KafkaMetrics::new(broker.metrics(), options.protocol);
+        let front = Front {
+            fetch_sessions: FetchSessions::new(
+                options.fetch_sessions_max,
+                options.fetch_session_unused,
+                options.seed,
+            ),
+            metrics,
+            served: apis::TABLE.iter().map(|api| ApiVersion::from(api.key)).collect(),
+            draining: CancellationToken::new(),
+            broker,
+            options,
+        };
+        Ok(KafkaFront { listener, local_addr, front: Arc::new(front) })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Serves until `shutdown` resolves, then accepts and begins nothing more, finishes what is under
+    /// way, and returns; at the latest after [`KafkaFrontOptions::drain`].
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let mut connections = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = connections.join_next(), if !connections.is_empty() => report_panic(ended),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
+                        connections.spawn(serve_tcp(self.front.clone(), stream, peer));
+                    }
+                    Ok((_, peer)) => tracing::warn!(
+                        %peer,
+                        limit = self.front.options.connections_max,
+                        "a connection was refused: there are as many as max.connections allows"
+                    ),
+                    Err(error) => {
+                        tracing::warn!(%error, "accepting a connection failed");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                }
+            }
+        }
+        drop(self.listener);
+        self.front.draining.cancel();
+        let drained = async {
+            while let Some(ended) = connections.join_next().await {
+                report_panic(ended);
+            }
+        };
+        if tokio::time::timeout(self.front.options.drain, drained).await.is_err() {
+            tracing::warn!(connections = connections.len(), "connections did not finish in time and are cut");
+            connections.shutdown().await;
+        }
+    }
+
+    /// Serves one connection on a stream that somebody else has accepted, such as a simulated one.
+    /// Returns when it has ended.
+    pub fn serve_stream<S>(
+        &self,
+        stream: S,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> impl Future<Output = ()> + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        serve(self.front.clone(), stream, local, peer)
+    }
+}
+
+/// A task that panicked has a bug worth a line in the log; the other connections go on.
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection's task panicked");
+    }
+}
+
+async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
+    // Answers are small and waited for; batching them is the pipeline's work, not the kernel's.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
+    }
+    match stream.local_addr() {
+        Ok(local) => serve(front, stream, local, peer).await,
+        Err(error) => tracing::debug!(%peer, %error, "the connection ended before it was served"),
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    front: Arc<Front>,
+    stream: S,
+    local: SocketAddr,
+    peer: SocketAddr,
+) {
+    let limits = ConnectionLimits {
+        frame_bytes_max: front.options.frame_bytes_max,
+        in_flight: InFlightLimits {
+            requests: front.options.in_flight_requests_max,
+            bytes: front.options.in_flight_bytes_max,
+        },
+        idle: front.options.idle,
+    };
+    let draining = front.draining.clone();
+    front.metrics.front.connections.inc();
+    let _open = CountedConnection(front.clone());
+    let session = Session::new(front, Caller { local, peer });
+    match connection::serve(stream, session, limits, draining).await {
+        Closed::Protocol(why) => tracing::warn!(%peer, "connection closed: {why}"),
+        Closed::Idle => tracing::debug!(%peer, "connection closed: nothing moved on it"),
+        Closed::ByPeer | Closed::Draining => {}
+    }
+}
+
+/// Takes its connection out of the count however the task ends.
+struct CountedConnection(Arc<Front>);
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.0.metrics.front.connections.dec();
+    }
+}

@@ -1,0 +1,143 @@
+//! One connection's requests: each is read as far as its header and sent where the table says.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_kafka_wire::{KafkaStr, Message, RequestHeader, RequestMessage};
+
+use crate::apis::{self, Api};
+use crate::connection::Protocol;
+use crate::front::Front;
+use crate::pipeline::{Answer, Begun, Lane};
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    /// The address that the client connected to.
+    pub(crate) local: SocketAddr,
+    /// The client's address.
+    pub(crate) peer: SocketAddr,
+}
+
+/// The protocol's side of one connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    front: Arc<Front>,
+    caller: Caller,
+}
+
+/// One request's surroundings.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) front: Arc<Front>,
+    pub(crate) caller: Caller,
+    /// Place of the API in the table.
+    pub(crate) api: usize,
+    pub(crate) version: i16,
+    pub(crate) correlation_id: i32,
+    pub(crate) client_id: Option<KafkaStr>,
+    /// When the frame was read.
+    pub(crate) arrived: tokio::time::Instant,
+}
+
+impl Session {
+    pub(crate) fn new(front: Arc<Front>, caller: Caller) -> Session {
+        Session { front, caller }
+    }
+}
+
+impl Protocol for Session {
+    fn lane(&self, frame: &Bytes) -> Lane {
+        let api = frame.first_chunk::<2>().and_then(|&key| apis::find(i16::from_be_bytes(key)));
+        api.map_or(Lane::Alone, |(_, api)| api.lane)
+    }
+
+    fn begin(&mut self, mut frame: Bytes) -> Begun {
+        let frame_bytes = frame.len();
+        let header = match RequestHeader::decode(&mut frame) {
+            Ok(header) => header,
+            Err(error) => return close(format!("a request's header cannot be read: {error}")),
+        };
+        let Some((index, api)) = apis::find(header.api_key) else {
+            return close(format!("API key {} is not served", header.api_key));
+        };
+        self.front.metrics.begun(index, frame_bytes);
+        let call = Call {
+            front: self.front.clone(),
+            caller: self.caller,
+            api: index,
+            version: header.api_version,
+            correlation_id: header.correlation_id,
+            client_id: header.client_id,
+            arrived: tokio::time::Instant::now(),
+        };
+        if api.key.has_version(header.api_version) {
+            (api.begin)(call, frame)
+        } else {
+            refuse_version(api, call, frame)
+        }
+    }
+}
+
+fn close(why: String) -> Begun {
+    Begun::Done(Answer::Close(why))
+}
+
+/// A version outside the advertised range. Kafka closes the connection, except where an answer can be
+/// read by every client.
+fn refuse_version(api: &Api, call: Call, body: Bytes) -> Begun {
+    if let Some(refuse) = api.refuse_version
+        && let Some(answer) = refuse(&call, body)
+    {
+        return Begun::Done(answer);
+    }
+    close(format!("{} has no version {} here", api.key, call.version))
+}
+
+impl Call {
+    /// Writes an answer and counts it.
+    pub(crate) fn answer<M: Message>(&self, response: &M) -> Answer {
+        match response.encode_response(self.version, self.correlation_id) {
+            Ok(frame) => {
+                self.answered(frame.len());
+                Answer::Frame(frame.into_chunks())
+            }
+            Err(error) => Answer::Close(format!("an answer could not be written: {error}")),
+        }
+    }
+
+    /// Counts an answer of so many bytes.
+    pub(crate) fn answered(&self, bytes: usize) {
+        self.front.metrics.answered(self.api, bytes, self.arrived.elapsed());
+    }
+
+    /// Counts an error that the client is told.
+    pub(crate) fn count_error(&self) {
+        self.front.metrics.refused(self.api);
+    }
+
+    /// Waits for `work`, but not longer than the front serves: then there is none.
+    pub(crate) async fn unless_draining<F: Future>(&self, work: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.front.draining.cancelled() => None,
+        }
+    }
+}
+
+/// Runs a handler for a request of one message type.
+pub(crate) fn run<R, F, Fut>(call: Call, body: Bytes, handler: F) -> Begun
+where
+    R: RequestMessage,
+    F: FnOnce(Call, R) -> Fut,
+    Fut: Future<Output = R::Response> + Send + 'static,
+{
+    let request = match R::decode(call.version, body) {
+        Ok(request) => request,
+        Err(error) => return close(format!("{} version {}: {error}", R::API, call.version)),
+    };
+    let response = handler(call.clone(), request);
+    Begun::Running(Box::pin(async move { call.answer(&response.await) }))
+}
