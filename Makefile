@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test clients tidy
+.PHONY: help run build test fuzz clients tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -16,6 +16,13 @@ build: ## the binary as the tests use it (dev profile)
 
 test: ## everything that a change must pass: format, lints, build, tests, tidiness
 	@suites/stages test
+
+FUZZ_SECONDS ?= 60
+fuzz: ## every parser under libFuzzer, FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)
+	cargo run --locked --package weir-fuzz-targets -- --write-seeds fuzz/corpus
+	for target in $$(cargo run --locked --quiet --package weir-fuzz-targets -- --list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
 
 clients: build ## other people's clients in four languages, each on a Weir of its own
 	@suites/run
