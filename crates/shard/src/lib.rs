@@ -1,1 +1,30 @@
-//! The replicated state machine: apply(command) gives an outcome. No network, no clock.
+//! The replicated state machine of one shard, and the replica around it.
+//!
+//! [`Machine`] is the deterministic part: `apply(entry)` gives outcomes and effects and touches memory
+//! only. A [`Shard`] is one replica of it: it shows what is applied in a [`ShardView`], which everybody
+//! else reads; its [`SegmentWriter`] drains the batches from memory into segment files; and a
+//! [`CheckpointTask`] makes the state of one index durable, so that the journal before it may be
+//! recycled. `Shard` is owned by the worker that applies and never touches a disk; the other two run
+//! beside it and may block.
+//!
+//! What is deliberately absent: a network, a clock, threads, randomness, and configuration that
+//! changes what `apply` does.
+
+#![allow(dead_code)]
+
+mod checkpoint;
+pub mod limits;
+mod machine;
+mod shard;
+mod state;
+mod view;
+mod writer;
+
+pub use checkpoint::{CheckpointDone, CheckpointError, CheckpointTask};
+pub use machine::{ApplyError, Effect, Machine};
+pub use shard::{Recovered, Shard, ShardError, ShardOptions};
+pub use state::catalog::Catalog;
+pub use state::group::GroupState;
+pub use state::partition::{SegmentId, SegmentInfo};
+pub use view::{AppendObserver, BatchPosition, ObserverGuard, PartitionView, ReadError, ReadOut, ShardView};
+pub use writer::{Progress, SegmentWriter, WriteError};

@@ -1,0 +1,203 @@
+//! The chunks of the state as bytes, for checkpoints and digests. `docs/formats.md`, "Checkpoint",
+//! draws them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_model::command::TopicMeta;
+use weir_model::wire::{DecodeError, Reader, Writer};
+use weir_model::{NodeId, PartitionId, TopicId};
+
+use super::{Machine, PARTITIONS_PER_CHUNK, Root};
+use crate::limits::DIGESTS_MAX;
+use crate::state::catalog::CatalogTopic;
+use crate::state::chunk::BucketKey;
+use crate::state::closed::ClosedPartitions;
+use crate::state::group::GroupState;
+use crate::state::partition::PartitionState;
+
+/// What a chunk holds. The numbers stand in checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum ChunkKind {
+    Root = 1,
+    Topics = 2,
+    Partitions = 3,
+    Groups = 4,
+}
+
+/// Which chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkId {
+    pub kind: ChunkKind,
+    /// A bucket's number, or that of a run of partitions.
+    pub key: u64,
+}
+
+impl ChunkKind {
+    pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
+        [ChunkKind::Root, ChunkKind::Topics, ChunkKind::Partitions, ChunkKind::Groups]
+            .into_iter()
+            .find(|kind| *kind as u8 == number)
+    }
+}
+
+impl Machine {
+    /// All chunks with the index at which each last changed.
+    pub(crate) fn chunk_ids(&self) -> Vec<(ChunkId, u64)> {
+        let of = |kind| move |(key, changed_at)| (ChunkId { kind, key }, changed_at);
+        let root = [(0, self.root.changed_at())].into_iter().map(of(ChunkKind::Root));
+        let topics = self.catalog.chunks().map(|(key, c)| (key, c.changed_at())).map(of(ChunkKind::Topics));
+        let partitions = self.partitions.iter().map(|(key, c)| (*key, c.changed_at()));
+        let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
+        root.chain(topics)
+            .chain(partitions.map(of(ChunkKind::Partitions)))
+            .chain(groups.map(of(ChunkKind::Groups)))
+            .collect()
+    }
+
+    /// A chunk's bytes; nothing if there is no such chunk.
+    pub(crate) fn encode_chunk(&self, id: ChunkId) -> Bytes {
+        match id.kind {
+            ChunkKind::Root => encode_root(self.root.get()),
+            ChunkKind::Topics => {
+                { self.catalog.chunks().find(|(key, _)| *key == id.key).map(|(_, c)| encode_topics(c.get())) }
+                    .unwrap_or_default()
+            }
+            ChunkKind::Partitions => {
+                self.partitions.get(&id.key).map(|c| encode_partitions(c.get())).unwrap_or_default()
+            }
+            ChunkKind::Groups => self
+                .groups
+                .chunks()
+                .find(|(key, _)| *key == id.key)
+                .map(|(_, c)| encode_groups(c.get()))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Takes a chunk's content over, as of `index`. Nothing of it may be there yet.
+    pub(crate) fn load_chunk(&mut self, id: ChunkId, bytes: Bytes, index: u64) -> Result<(), DecodeError> {
+        let mut reader = Reader::new("a chunk of state", bytes);
+        match id.kind {
+            ChunkKind::Root => *self.root.change(index) = decode_root(&mut reader)?,
+            ChunkKind::Topics => self.load_topics(id.key, &mut reader, index)?,
+            ChunkKind::Partitions => self.load_partitions(id.key, &mut reader, index)?,
+            ChunkKind::Groups => self.load_groups(id.key, &mut reader, index)?,
+        }
+        reader.finish()
+    }
+
+    fn load_topics(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let topics = reader.list(37, |r| Ok((r.bool()?, TopicMeta::decode(r)?)))?;
+        let catalog = Arc::make_mut(&mut self.catalog);
+        for (deleting, meta) in topics {
+            if meta.id.bucket() as u64 != key {
+                return Err(reader.error("a topic is in the wrong chunk"));
+            }
+            if catalog.entry(meta.id).is_some() || (!deleting && catalog.topic(&meta.name).is_some()) {
+                return Err(reader.error("a topic is there twice"));
+            }
+            catalog.load(meta, deleting, index);
+        }
+        Ok(())
+    }
+
+    fn load_partitions(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for (id, state) in reader.list(64, |r| Ok((PartitionId(r.u64()?), PartitionState::decode(r)?)))? {
+            if id.0 / PARTITIONS_PER_CHUNK != key {
+                return Err(reader.error("a partition is in the wrong chunk"));
+            }
+            if self.partition(id).is_some() {
+                return Err(reader.error("a partition is there twice"));
+            }
+            self.put_partition(id, Arc::new(state), index);
+        }
+        Ok(())
+    }
+
+    fn load_groups(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for (name, group) in reader.list(9, |r| Ok((r.str()?, GroupState::decode(r)?)))? {
+            if name.bucket() as u64 != key {
+                return Err(reader.error("a group is in the wrong chunk"));
+            }
+            if self.groups.insert(name, Arc::new(group), index).is_some() {
+                return Err(reader.error("a group is there twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn encode_root(root: &Root) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(root.version);
+    out.i64(root.entry_time);
+    out.u64(root.leaderships);
+    out.u8(u8::from(root.leader.is_some()));
+    out.u64(root.leader.unwrap_or_default().0);
+    out.u64(root.next_partition);
+    out.i64(root.next_producer);
+    out.u32(root.digests.len() as u32);
+    for (index, digest) in &root.digests {
+        out.u64(*index);
+        out.u64(*digest);
+    }
+    root.closed.encode(&mut out);
+    out.finish()
+}
+
+fn decode_root(reader: &mut Reader) -> Result<Root, DecodeError> {
+    let version = reader.u32()?;
+    let entry_time = reader.i64()?;
+    let leaderships = reader.u64()?;
+    let led = reader.bool()?;
+    let leader = NodeId(reader.u64()?);
+    let next_partition = reader.u64()?;
+    let next_producer = reader.i64()?;
+    let digests: VecDeque<(u64, u64)> = reader.list(16, |r| Ok((r.u64()?, r.u64()?)))?.into();
+    if digests.len() > DIGESTS_MAX || next_producer < 0 {
+        return Err(reader.error("counters are out of range"));
+    }
+    Ok(Root {
+        version,
+        entry_time,
+        leaderships,
+        leader: led.then_some(leader),
+        next_partition,
+        next_producer,
+        digests,
+        closed: ClosedPartitions::decode(reader)?,
+    })
+}
+
+pub(super) fn encode_topics(topics: &BTreeMap<TopicId, CatalogTopic>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(topics.len() as u32);
+    for topic in topics.values() {
+        out.u8(u8::from(topic.deleting));
+        topic.meta.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_partitions(partitions: &BTreeMap<PartitionId, Arc<PartitionState>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(partitions.len() as u32);
+    for (id, state) in partitions {
+        out.u64(id.0);
+        state.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_groups(groups: &BTreeMap<String, Arc<GroupState>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(groups.len() as u32);
+    for (name, group) in groups {
+        out.str(name);
+        group.encode(&mut out);
+    }
+    out.finish()
+}

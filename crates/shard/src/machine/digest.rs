@@ -1,0 +1,69 @@
+//! A number that two replicas agree on exactly if their states agree: a fold over the encoded form
+//! of every chunk. Chunks keep theirs until they change, so that taking one costs what has changed
+//! since the last.
+
+use std::sync::Arc;
+
+use super::Machine;
+use super::codec::{self, ChunkId, ChunkKind};
+
+/// Folds bytes into 64 bits. Not cryptographic: it guards against mistakes and broken memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fold(u64);
+
+impl Fold {
+    pub(crate) fn new() -> Fold {
+        Fold(0x243f_6a88_85a3_08d3)
+    }
+
+    pub(crate) fn word(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(23);
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u64);
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    pub(crate) fn finish(self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+fn digest_of(bytes: &[u8]) -> u64 {
+    let mut fold = Fold::new();
+    fold.bytes(bytes);
+    fold.finish()
+}
+
+impl Machine {
+    /// The digest of the whole state as it is now.
+    pub fn digest(&mut self) -> u64 {
+        let mut fold = Fold::new();
+        let mut chunk = |id: ChunkId, digest: u64| {
+            fold.word(id.kind as u64);
+            fold.word(id.key);
+            fold.word(digest);
+        };
+        let root = self.root.digest(|root| digest_of(&codec::encode_root(root)));
+        chunk(ChunkId { kind: ChunkKind::Root, key: 0 }, root);
+        for (key, topics) in Arc::make_mut(&mut self.catalog).chunks_mut() {
+            let digest = topics.digest(|topics| digest_of(&codec::encode_topics(topics)));
+            chunk(ChunkId { kind: ChunkKind::Topics, key }, digest);
+        }
+        for (key, partitions) in &mut self.partitions {
+            let digest = partitions.digest(|partitions| digest_of(&codec::encode_partitions(partitions)));
+            chunk(ChunkId { kind: ChunkKind::Partitions, key: *key }, digest);
+        }
+        for (key, groups) in self.groups.chunks_mut() {
+            let digest = groups.digest(|groups| digest_of(&codec::encode_groups(groups)));
+            chunk(ChunkId { kind: ChunkKind::Groups, key }, digest);
+        }
+        fold.finish()
+    }
+}

@@ -1,0 +1,149 @@
+//! Commands that concern partitions: open, configure, close, append, trim.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_model::command::{Outcome, Refusal};
+use weir_model::settings::PartitionSettings;
+use weir_model::{Offset, PartitionId};
+
+use super::meta::limit;
+use super::{Chunk, Context, Effect, Machine, PARTITIONS_PER_CHUNK};
+use crate::limits::PARTITIONS_PER_SHARD_MAX;
+use crate::state::partition::{AppendResult, PartitionState};
+
+impl Machine {
+    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Arc<PartitionState>> {
+        self.partitions.get(&chunk_of(id))?.get().get(&id)
+    }
+
+    /// All partitions by id.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = (PartitionId, &Arc<PartitionState>)> {
+        self.partitions.values().flat_map(|chunk| chunk.get().iter()).map(|(id, state)| (*id, state))
+    }
+
+    /// How many partitions the shard has.
+    pub fn partition_count(&self) -> usize {
+        self.partition_count
+    }
+
+    fn change_partition(&mut self, id: PartitionId, index: u64) -> Option<&mut PartitionState> {
+        let chunk = self.partitions.get_mut(&chunk_of(id))?;
+        if !chunk.get().contains_key(&id) {
+            return None;
+        }
+        chunk.change(index).get_mut(&id).map(Arc::make_mut)
+    }
+
+    pub(super) fn open_partition(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        settings: &PartitionSettings,
+        epoch_base: i32,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if self.partition(id).is_some() {
+            return Outcome::Done;
+        }
+        if !self.root().closed.may_open(id) {
+            return Outcome::Refused(Refusal::UnknownPartition(id));
+        }
+        if self.partition_count >= PARTITIONS_PER_SHARD_MAX {
+            return limit("partitions per shard", PARTITIONS_PER_SHARD_MAX);
+        }
+        let state = PartitionState::new(settings.clone(), epoch_base.max(0), self.leaderships());
+        self.put_partition(id, Arc::new(state), context.index);
+        effects.push(Effect::PartitionOpened(id));
+        Outcome::Done
+    }
+
+    /// Puts a partition in that is not there yet.
+    pub(super) fn put_partition(&mut self, id: PartitionId, state: Arc<PartitionState>, index: u64) {
+        let chunk =
+            self.partitions.entry(chunk_of(id)).or_insert_with(|| Chunk::new(Default::default(), index));
+        if chunk.change(index).insert(id, state).is_none() {
+            self.partition_count += 1;
+        }
+    }
+
+    pub(super) fn configure_partition(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        settings: &PartitionSettings,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        match self.change_partition(id, context.index) {
+            None => Outcome::Refused(Refusal::UnknownPartition(id)),
+            Some(partition) => {
+                partition.settings = Arc::new(settings.clone());
+                effects.push(Effect::PartitionConfigured(id));
+                Outcome::Done
+            }
+        }
+    }
+
+    pub(super) fn close_partition(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if self.partition(id).is_none() {
+            return Outcome::Refused(Refusal::UnknownPartition(id));
+        }
+        if let Some(chunk) = self.partitions.get_mut(&chunk_of(id)) {
+            chunk.change(context.index).remove(&id);
+            if chunk.get().is_empty() {
+                self.partitions.remove(&chunk_of(id));
+            }
+        }
+        self.partition_count -= 1;
+        self.root.change(context.index).closed.insert(id);
+        effects.push(Effect::PartitionClosed(id));
+        Outcome::Done
+    }
+
+    pub(super) fn append(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        batch: &Bytes,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let leaderships = self.leaderships();
+        let Some(partition) = self.change_partition(id, context.index) else {
+            return Outcome::Refused(Refusal::UnknownPartition(id));
+        };
+        match partition.append(batch, context.now, leaderships) {
+            AppendResult::Stored { appended, batch, starts_segment } => {
+                effects.push(Effect::Appended { partition: id, batch, starts_segment });
+                Outcome::Appended(appended)
+            }
+            AppendResult::Duplicate(appended) => Outcome::Appended(appended),
+            AppendResult::Refused(refusal) => Outcome::Refused(refusal),
+        }
+    }
+
+    pub(super) fn trim(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        log_start: Offset,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let Some(partition) = self.change_partition(id, context.index) else {
+            return Outcome::Refused(Refusal::UnknownPartition(id));
+        };
+        if let Some(segments_dropped) = partition.trim(log_start) {
+            let log_start = partition.log_start;
+            effects.push(Effect::Trimmed { partition: id, log_start, segments_dropped });
+        }
+        Outcome::Done
+    }
+}
+
+fn chunk_of(id: PartitionId) -> u64 {
+    id.0 / PARTITIONS_PER_CHUNK
+}

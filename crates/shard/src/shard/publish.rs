@@ -1,0 +1,97 @@
+//! From the machine's effects to what readers see.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_model::PartitionId;
+use weir_model::settings::PartitionSettings;
+
+use super::Shard;
+use crate::machine::Effect;
+use crate::state::partition::PartitionState;
+use crate::view::PartitionView;
+
+impl Shard {
+    /// Shows a state that was just loaded.
+    pub(super) fn show_all(&mut self) {
+        self.shown.leaderships.store(self.machine.leaderships(), Ordering::Release);
+        for (id, state) in self.machine.partitions() {
+            let view = Arc::new(PartitionView::new(id, state, Arc::clone(&self.shown.leaderships)));
+            self.partitions.insert(id, view);
+        }
+        *self.shown.partitions.write() = self.partitions.clone();
+        *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
+        *self.shown.groups.write() =
+            self.machine.groups().map(|(name, group)| (name.clone(), Arc::clone(group))).collect();
+        self.show_applied();
+    }
+
+    /// Shows one entry's effects, then tells whoever waits for them, once per partition.
+    pub(super) fn publish(&mut self, effects: impl Iterator<Item = Effect>) {
+        let mut grown: BTreeMap<PartitionId, (Arc<PartitionView>, usize)> = BTreeMap::new();
+        let mut closed: Vec<Arc<PartitionView>> = Vec::new();
+        let mut catalog_changed = false;
+        for effect in effects {
+            match effect {
+                Effect::Appended { partition, batch, starts_segment } => {
+                    let Some(view) = self.partitions.get(&partition) else { continue };
+                    let bytes = batch.len();
+                    self.shown.unwritten_bytes.fetch_add(bytes, Ordering::AcqRel);
+                    if view.append(batch, starts_segment, self.machine.entry_time()) {
+                        self.queue.push(Arc::clone(view));
+                    }
+                    grown.entry(partition).or_insert_with(|| (Arc::clone(view), 0)).1 += bytes;
+                }
+                Effect::PartitionOpened(id) => self.open_view(id),
+                Effect::PartitionConfigured(id) => {
+                    if let (Some(view), Some(state)) = (self.partitions.get(&id), self.machine.partition(id))
+                    {
+                        view.configure(Arc::clone(&state.settings));
+                    }
+                }
+                Effect::PartitionClosed(id) => {
+                    self.shown.partitions.write().remove(&id);
+                    if let Some(view) = self.partitions.remove(&id) {
+                        view.close();
+                        closed.push(view);
+                    }
+                }
+                Effect::Trimmed { partition, log_start, .. } => {
+                    if let Some(view) = self.partitions.get(&partition) {
+                        view.trim(log_start);
+                    }
+                }
+                Effect::CatalogChanged => catalog_changed = true,
+                Effect::GroupChanged(name) => self.show_group(name),
+                Effect::LeadChanged { leaderships, .. } => {
+                    self.shown.leaderships.store(leaderships, Ordering::Release);
+                }
+            }
+        }
+        if catalog_changed {
+            *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
+        }
+        grown.values().for_each(|(view, bytes)| view.observers().appended(*bytes));
+        closed.iter().for_each(|view| view.observers().closed());
+    }
+
+    fn open_view(&mut self, id: PartitionId) {
+        // Opened and closed by the same entry: there is nothing to show.
+        let Some(state) = self.machine.partition(id) else { return };
+        // What the entry went on to do with it is shown by the effects that follow.
+        let fresh =
+            PartitionState::new(PartitionSettings::clone(&state.settings), state.epoch_base, state.opened_at);
+        let view = Arc::new(PartitionView::new(id, &fresh, Arc::clone(&self.shown.leaderships)));
+        self.shown.partitions.write().insert(id, Arc::clone(&view));
+        self.partitions.insert(id, view);
+    }
+
+    fn show_group(&self, name: String) {
+        let mut groups = self.shown.groups.write();
+        match self.machine.group(&name) {
+            Some(group) => groups.insert(name, Arc::clone(group)),
+            None => groups.remove(&name),
+        };
+    }
+}

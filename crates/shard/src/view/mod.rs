@@ -1,0 +1,92 @@
+//! The read side of a shard: what everybody but the apply worker sees. Snapshots behind `Arc`, and
+//! locks that are held for a look, never for a file operation.
+
+mod observer;
+mod partition;
+mod read;
+mod tail;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use weir_model::{PartitionId, TimestampMs};
+
+use crate::state::catalog::Catalog;
+use crate::state::group::GroupState;
+
+pub use observer::{AppendObserver, ObserverGuard};
+pub use partition::PartitionView;
+pub use read::{BatchPosition, ReadError, ReadOut};
+
+/// What a shard shows. Cheap to clone; all clones show the same, and always what is applied by now.
+#[derive(Clone, Debug)]
+pub struct ShardView {
+    shown: Arc<Shown>,
+}
+
+/// What the apply worker shows to the others.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    pub partitions: RwLock<BTreeMap<PartitionId, Arc<PartitionView>>>,
+    pub catalog: RwLock<Arc<Catalog>>,
+    pub groups: RwLock<BTreeMap<String, Arc<GroupState>>>,
+    pub applied_index: AtomicU64,
+    pub entry_time: AtomicI64,
+    /// How many leaderships there have been; all partitions' epochs follow from it.
+    pub leaderships: Arc<AtomicU64>,
+    /// Bytes in all tails.
+    pub unwritten_bytes: AtomicUsize,
+}
+
+impl ShardView {
+    pub(crate) fn new(shown: Arc<Shown>) -> ShardView {
+        ShardView { shown }
+    }
+
+    /// A partition of this shard. A view that is kept stays good until the partition is closed.
+    pub fn partition(&self, id: PartitionId) -> Option<Arc<PartitionView>> {
+        self.shown.partitions.read().get(&id).cloned()
+    }
+
+    /// All partitions of this shard by id.
+    pub fn partitions(&self) -> Vec<Arc<PartitionView>> {
+        self.shown.partitions.read().values().cloned().collect()
+    }
+
+    /// All topics, if this is the meta shard.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.shown.catalog.read())
+    }
+
+    /// A group, as it is now.
+    pub fn group(&self, name: &str) -> Option<Arc<GroupState>> {
+        self.shown.groups.read().get(name).cloned()
+    }
+
+    /// The names of all groups of this shard, sorted.
+    pub fn groups(&self) -> Vec<String> {
+        self.shown.groups.read().keys().cloned().collect()
+    }
+
+    /// Index of the last entry whose effects are shown.
+    pub fn applied_index(&self) -> u64 {
+        self.shown.applied_index.load(Ordering::Acquire)
+    }
+
+    /// Time of that entry.
+    pub fn entry_time(&self) -> TimestampMs {
+        self.shown.entry_time.load(Ordering::Acquire)
+    }
+
+    /// How many leaderships the shard has had.
+    pub fn leaderships(&self) -> u64 {
+        self.shown.leaderships.load(Ordering::Acquire)
+    }
+
+    /// Bytes that are applied but not in segment files yet: what admission must bound.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.shown.unwritten_bytes.load(Ordering::Acquire)
+    }
+}

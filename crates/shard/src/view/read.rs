@@ -1,0 +1,60 @@
+//! What reading a partition gives, and why it may not.
+
+use bytes::Bytes;
+use weir_model::{Offset, TimestampMs};
+
+/// Whole batches, as they are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadOut {
+    /// Bytes of the batches, to be sent behind each other.
+    pub chunks: Vec<Bytes>,
+    /// Their length in all.
+    pub bytes: usize,
+    /// The offset after the last record read; where to read on.
+    pub next_offset: Offset,
+    /// How many batches.
+    pub batches: usize,
+}
+
+/// Where a batch lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchPosition {
+    /// Offset of its first record.
+    pub base_offset: Offset,
+    /// Offset of its last record.
+    pub last_offset: Offset,
+    /// Largest timestamp of its records.
+    pub max_timestamp: TimestampMs,
+    /// Epoch in which it was appended.
+    pub leader_epoch: i32,
+}
+
+/// Why a partition could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No such offset.
+    #[error("the log has offsets from {log_start} to below {next_offset}")]
+    OutOfRange {
+        /// The first offset that the log has.
+        log_start: Offset,
+        /// The offset that the next record will get.
+        next_offset: Offset,
+    },
+    /// Only the disk has it, and the caller does not want to wait for that.
+    #[error("the records are not in memory")]
+    WouldBlock,
+    /// The partition is closed.
+    #[error("the partition is closed")]
+    Closed,
+    /// What the segment file holds is not what was written.
+    #[error("the log is damaged at offset {offset}: {why}")]
+    Corrupt {
+        /// Where.
+        offset: Offset,
+        /// What is wrong.
+        why: String,
+    },
+    /// The file system failed.
+    #[error(transparent)]
+    Disk(#[from] weir_log::disk::DiskError),
+}
