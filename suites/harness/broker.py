@@ -51,14 +51,12 @@ class Broker:
             raise BrokerFailed("the broker is not running")
         return self.process.pid
 
-    def start(self) -> float:
-        """Starts the process and returns after how many seconds it said `ready`."""
+    def _spawn(self) -> queue.Queue:
         if self.process is not None:
             raise BrokerFailed("the broker is running already")
         command = [*self.command, "--data-dir", str(self.data_dir)]
         for name, address in self.addresses.items():
             command += ["--listen", f"{name}={address}"]
-        began = time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
@@ -72,6 +70,12 @@ class Broker:
             )
         lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._drain, args=(self.process.stdout, lines), daemon=True).start()
+        return lines
+
+    def start(self) -> float:
+        """Starts the process and returns after how many seconds it said `ready`."""
+        began = time.monotonic()
+        lines = self._spawn()
         while True:
             try:
                 line = lines.get(timeout=max(0.0, began + START_SECONDS - time.monotonic()))
@@ -88,6 +92,17 @@ class Broker:
                 return time.monotonic() - began
             if len(words) == 3 and words[0] == "listening":
                 self.addresses[words[1]] = words[2]
+
+    def start_and_kill_after(self, seconds: float) -> None:
+        """A start that is cut short by `kill -9`, most likely while it still recovers."""
+        self._spawn()
+        try:
+            status = self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return
+        self.process = None
+        raise BrokerFailed(f"ended by itself with status {status} while starting\n{self.log_tail()}")
 
     @staticmethod
     def _drain(stdout, lines: queue.Queue) -> None:
