@@ -61,6 +61,9 @@ pub enum CompressionError {
 ///
 /// Read are all forms that producers write: gzip of several members, snappy with and without the framing of the
 /// Java library, lz4 frames with linked or independent blocks, zstd of several frames with any window.
+///
+/// An lz4 section that ends between two blocks gives what was there, because its decoder does not insist on the
+/// end mark; the batch's CRC and its count of records tell that something is missing.
 pub fn decompress(codec: Compression, compressed: &[u8], limit: usize) -> Result<Bytes, CompressionError> {
     match codec {
         Compression::None if compressed.len() > limit => Err(too_large(codec, limit)),
