@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test fuzz clients tidy
+.PHONY: help run demo build test fuzz clients kills tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -10,6 +10,10 @@ help: ## what can be made
 run: ## build in release and serve every protocol on its usual port of 127.0.0.1
 	cargo build --release --locked --package weir
 	exec target/release/weir serve
+
+demo: ## the Debian package index through Kafka clients, the broker killed in the middle, compared by hash
+	cargo build --release --locked --package weir
+	@suites/demo
 
 build: ## the binary as the tests use it (dev profile)
 	cargo build --locked --package weir
@@ -26,6 +30,10 @@ fuzz: ## every parser under libFuzzer, FUZZ_SECONDS each (needs a nightly toolch
 
 clients: build ## other people's clients in four languages, each on a Weir of its own
 	@suites/run
+
+CYCLES ?= 30
+kills: build ## kill -9 a loaded broker CYCLES times and compare what it holds with what it acknowledged
+	@suites/kills --cycles $(CYCLES)
 
 tidy: ## banned words, long files, dead links
 	@suites/tidy
