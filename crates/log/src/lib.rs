@@ -2,8 +2,10 @@
 //!
 //! * [`disk`]: the seam to files, with a real and a simulated file system behind it.
 //! * [`journal`]: the node's one stream of records, durable by one sync for all shards.
+//! * [`partition`]: the records of one partition, in files of Kafka's own format.
 //!
 //! Every byte on disk is drawn in `docs/formats.md`.
 
 pub mod disk;
 pub mod journal;
+pub mod partition;
