@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::budget::Held;
 use crate::frames::FrameBuffer;
 use crate::pipeline::{Answer, Begun, InFlightLimits, Lane, Pipeline};
 
@@ -35,7 +36,7 @@ const UNSENT_BYTES_MAX: usize = 4 << 20;
 const WRITE_SLICES: usize = 128;
 
 /// What a connection speaks.
-pub trait Protocol {
+pub(crate) trait Protocol {
     /// Which requests this one may run beside.
     fn lane(&self, frame: &Bytes) -> Lane;
 
@@ -45,19 +46,19 @@ pub trait Protocol {
 
 /// The bounds of one connection.
 #[derive(Debug, Clone, Copy)]
-pub struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// Largest frame that is read (`socket.request.max.bytes`).
-    pub frame_bytes_max: usize,
+    pub(crate) frame_bytes_max: usize,
     /// What may be under way at once.
-    pub in_flight: InFlightLimits,
+    pub(crate) in_flight: InFlightLimits,
     /// A connection on which nothing moves and nothing is under way is closed after this long
     /// (`connections.max.idle.ms`).
-    pub idle: Duration,
+    pub(crate) idle: Duration,
 }
 
 /// Why a connection ended.
 #[derive(Debug)]
-pub enum Closed {
+pub(crate) enum Closed {
     /// The peer closed it.
     ByPeer,
     /// The broker is stopping.
@@ -69,7 +70,12 @@ pub enum Closed {
 }
 
 /// Serves one connection until it ends. `drain` lets what is under way finish and begins nothing more.
-pub async fn serve<S, P>(stream: S, protocol: P, limits: ConnectionLimits, drain: CancellationToken) -> Closed
+pub(crate) async fn serve<S, P>(
+    stream: S,
+    protocol: P,
+    limits: ConnectionLimits,
+    drain: CancellationToken,
+) -> Closed
 where
     S: AsyncRead + AsyncWrite + Unpin,
     P: Protocol + Unpin,
@@ -145,13 +151,16 @@ where
             if let Some(closed) = self.ended() {
                 return Poll::Ready(closed);
             }
-            let waits_for_us = !self.pipeline.is_empty() && self.unsent.is_empty();
+            // A connection that waits for us is not idle, however long that takes.
+            if !self.pipeline.is_empty() && self.unsent.is_empty() {
+                return Poll::Pending;
+            }
             ready!(idle.as_mut().poll(context));
             let deadline = self.last_moved + self.limits.idle;
-            if !waits_for_us && Instant::now() >= deadline {
+            if Instant::now() >= deadline {
                 return Poll::Ready(Closed::Idle);
             }
-            idle.as_mut().reset(deadline.max(Instant::now() + self.limits.idle / 4));
+            idle.as_mut().reset(deadline);
         }
     }
 
@@ -179,7 +188,7 @@ where
             match answer {
                 _ if matches!(self.state, State::PeerGone) => {}
                 Answer::Nothing => {}
-                Answer::Frame(chunks) => self.unsent.push(chunks),
+                Answer::Frame(chunks, held) => self.unsent.push(chunks, held),
                 Answer::Close(why) => {
                     // What runs behind it is given up, as its answers could not be sent.
                     self.pipeline = Pipeline::new(self.limits.in_flight);
@@ -301,7 +310,8 @@ fn is_gone(error: &io::Error) -> bool {
 /// Answers on their way to the socket: slices of the log among them, which are never copied.
 #[derive(Default)]
 struct Unsent {
-    chunks: VecDeque<Bytes>,
+    /// With the last chunk of an answer goes what is held until it is sent.
+    chunks: VecDeque<(Bytes, Option<Held>)>,
     bytes: usize,
 }
 
@@ -310,10 +320,13 @@ impl Unsent {
         self.chunks.is_empty()
     }
 
-    fn push(&mut self, chunks: Vec<Bytes>) {
+    fn push(&mut self, chunks: Vec<Bytes>, held: Option<Held>) {
         for chunk in chunks.into_iter().filter(|chunk| !chunk.is_empty()) {
             self.bytes += chunk.len();
-            self.chunks.push_back(chunk);
+            self.chunks.push_back((chunk, None));
+        }
+        if let Some((_, last)) = self.chunks.back_mut() {
+            *last = held;
         }
     }
 
@@ -324,7 +337,7 @@ impl Unsent {
     ) -> Poll<io::Result<usize>> {
         let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
         let count = self.chunks.len().min(WRITE_SLICES);
-        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+        for (slice, (chunk, _)) in slices.iter_mut().zip(&self.chunks) {
             *slice = IoSlice::new(chunk);
         }
         let written = ready!(stream.poll_write_vectored(context, &slices[..count]))?;
@@ -336,7 +349,7 @@ impl Unsent {
         self.bytes -= written;
         let mut left = written;
         while left > 0
-            && let Some(front) = self.chunks.front_mut()
+            && let Some((front, _)) = self.chunks.front_mut()
         {
             if left < front.len() {
                 front.advance(left);

@@ -13,6 +13,7 @@ use weir_broker::Broker;
 use weir_kafka_wire::ApiVersion;
 
 use crate::apis;
+use crate::budget::Budget;
 use crate::connection::{self, Closed, ConnectionLimits};
 use crate::fetch_sessions::FetchSessions;
 use crate::metrics::KafkaMetrics;
@@ -40,6 +41,9 @@ pub struct KafkaFrontOptions {
     pub in_flight_bytes_max: usize,
     /// Largest answer to a fetch in bytes, unless its first batch is larger (`fetch.max.bytes`).
     pub fetch_bytes_max: usize,
+    /// Bytes that all answers to fetches may hold together while their readers take them. As it fills,
+    /// answers become smaller.
+    pub fetch_memory_bytes_max: usize,
     /// Fetch sessions at once (`max.incremental.fetch.session.cache.slots`).
     pub fetch_sessions_max: usize,
     /// A fetch session that was unused for so long gives way to a new one
@@ -64,6 +68,7 @@ impl Default for KafkaFrontOptions {
             in_flight_requests_max: 64,
             in_flight_bytes_max: 16 << 20,
             fetch_bytes_max: 55 << 20,
+            fetch_memory_bytes_max: 512 << 20,
             fetch_sessions_max: 1_000,
             fetch_session_unused: Duration::from_secs(120),
             topic_creation_wait: Duration::from_secs(5),
@@ -79,6 +84,7 @@ pub(crate) struct Front {
     pub(crate) broker: Arc<Broker>,
     pub(crate) options: KafkaFrontOptions,
     pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) fetch_budget: Arc<Budget>,
     pub(crate) metrics: KafkaMetrics,
     /// The APIs that are served, as clients are told.
     pub(crate) served: Vec<ApiVersion>,
@@ -110,6 +116,7 @@ impl KafkaFront {
                 options.fetch_session_unused,
                 options.seed,
             ),
+            fetch_budget: Budget::new(options.fetch_memory_bytes_max),
             metrics,
             served: apis::TABLE.iter().map(|api| ApiVersion::from(api.key)).collect(),
             draining: CancellationToken::new(),

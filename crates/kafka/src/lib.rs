@@ -11,9 +11,11 @@
 //! * `apis`: a handler for every API that is served. What is not in its table is neither served nor
 //!   advertised.
 //! * `fetch_sessions`: what consumers need not repeat in every fetch.
+//! * `budget`: how much memory answers may take while slow readers take them.
 //! * `errors`: the broker's errors in Kafka's codes.
 
 mod apis;
+mod budget;
 mod connection;
 mod errors;
 mod fetch_sessions;

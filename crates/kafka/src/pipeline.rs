@@ -22,11 +22,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
 
+use crate::budget::Held;
+
 /// What becomes of a request.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A frame, in chunks that follow each other.
-    Frame(Vec<Bytes>),
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// A frame, in chunks that follow each other, and what is held until it is sent.
+    Frame(Vec<Bytes>, Option<Held>),
     /// No answer at all, as `acks=0` demands.
     Nothing,
     /// The connection closes after the answers before this one.
@@ -34,13 +36,13 @@ pub enum Answer {
 }
 
 /// An answer that takes time.
-pub type AnswerFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub(crate) type AnswerFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// The part of a request that must be over before the next one begins.
-pub type EntryFuture = Pin<Box<dyn Future<Output = Begun> + Send>>;
+pub(crate) type EntryFuture = Pin<Box<dyn Future<Output = Begun> + Send>>;
 
 /// How far a request got when it was begun.
-pub enum Begun {
+pub(crate) enum Begun {
     /// It is done.
     Done(Answer),
     /// It goes on, beside others of its lane.
@@ -51,7 +53,7 @@ pub enum Begun {
 
 /// Which requests may run beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub(crate) enum Lane {
     /// Beside others of this kind, and beside one that waits.
     Produce,
     /// Alone, except that produce requests may overtake it in processing.
@@ -62,11 +64,11 @@ pub enum Lane {
 
 /// How much one connection may have under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InFlightLimits {
+pub(crate) struct InFlightLimits {
     /// Requests.
-    pub requests: usize,
+    pub(crate) requests: usize,
     /// Bytes of their frames. One larger frame alone is let through.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 struct Slot {
@@ -75,7 +77,7 @@ struct Slot {
 }
 
 /// The requests under way and the answers that wait for their turn.
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     limits: InFlightLimits,
     /// In the order of arrival; the first has number `first`.
     slots: VecDeque<Slot>,
@@ -88,7 +90,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// An empty one.
-    pub fn new(limits: InFlightLimits) -> Pipeline {
+    pub(crate) fn new(limits: InFlightLimits) -> Pipeline {
         Pipeline {
             limits,
             slots: VecDeque::new(),
@@ -101,7 +103,7 @@ impl Pipeline {
     }
 
     /// Whether a request of this lane and size may begin now.
-    pub fn may_begin(&self, lane: Lane, frame_bytes: usize) -> bool {
+    pub(crate) fn may_begin(&self, lane: Lane, frame_bytes: usize) -> bool {
         if self.entering.is_some() || self.slots.len() >= self.limits.requests {
             return false;
         }
@@ -116,7 +118,7 @@ impl Pipeline {
     }
 
     /// Takes a request that has begun. Only after [`Pipeline::may_begin`] said so.
-    pub fn push(&mut self, lane: Lane, frame_bytes: usize, begun: Begun) {
+    pub(crate) fn push(&mut self, lane: Lane, frame_bytes: usize, begun: Begun) {
         let number = self.first + self.slots.len() as u64;
         self.bytes += frame_bytes;
         self.slots.push_back(Slot { answer: None, bytes: frame_bytes });
@@ -133,7 +135,7 @@ impl Pipeline {
     }
 
     /// Lets what runs make progress. Answers whether anything got done.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> bool {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> bool {
         let mut progress = false;
         while let Some((number, lane, future)) = &mut self.entering
             && let Poll::Ready(begun) = future.as_mut().poll(context)
@@ -165,7 +167,7 @@ impl Pipeline {
     }
 
     /// The next answer whose turn it is.
-    pub fn next_answer(&mut self) -> Option<Answer> {
+    pub(crate) fn next_answer(&mut self) -> Option<Answer> {
         self.slots.front()?.answer.as_ref()?;
         let slot = self.slots.pop_front()?;
         self.first += 1;
@@ -174,13 +176,13 @@ impl Pipeline {
     }
 
     /// Whether nothing is under way and no answer waits.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
     /// The peer is gone: what only waits for it is given up. Appends that have begun go on; they are
     /// in their shards' hands.
-    pub fn abandon_waits(&mut self) {
+    pub(crate) fn abandon_waits(&mut self) {
         if let Some((_, running)) = self.other.take() {
             self.settle(running.number, Answer::Nothing);
         }

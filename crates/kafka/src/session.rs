@@ -7,6 +7,7 @@ use bytes::Bytes;
 use weir_kafka_wire::{KafkaStr, Message, RequestHeader, RequestMessage};
 
 use crate::apis::{self, Api};
+use crate::budget::Held;
 use crate::connection::Protocol;
 use crate::front::Front;
 use crate::pipeline::{Answer, Begun, Lane};
@@ -98,10 +99,15 @@ fn refuse_version(api: &Api, call: Call, body: Bytes) -> Begun {
 impl Call {
     /// Writes an answer and counts it.
     pub(crate) fn answer<M: Message>(&self, response: &M) -> Answer {
+        self.answer_holding(response, None)
+    }
+
+    /// As [`Call::answer`], with what is held until the answer is sent.
+    pub(crate) fn answer_holding<M: Message>(&self, response: &M, held: Option<Held>) -> Answer {
         match response.encode_response(self.version, self.correlation_id) {
             Ok(frame) => {
                 self.answered(frame.len());
-                Answer::Frame(frame.into_chunks())
+                Answer::Frame(frame.into_chunks(), held)
             }
             Err(error) => Answer::Close(format!("an answer could not be written: {error}")),
         }

@@ -27,7 +27,7 @@ pub(crate) fn refuse_version(call: &Call, _body: Bytes) -> Option<Answer> {
     call.count_error();
     let frame = ApiVersionsResponse::unsupported_version(call.correlation_id, &call.front.served).ok()?;
     call.answered(frame.len());
-    Some(Answer::Frame(frame.into_chunks()))
+    Some(Answer::Frame(frame.into_chunks(), None))
 }
 
 /// Letters, digits, and inside also `-` and `.` (KIP-511).

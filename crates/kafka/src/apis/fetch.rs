@@ -6,14 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use weir_broker::{FetchWait, PartitionRef, Topic};
 use weir_kafka_wire::messages::fetch::{EpochEndOffset, PartitionData};
-use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Records};
+use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Message, Records};
 use weir_model::TopicId;
 
+use crate::budget::Held;
 use crate::errors::Failure;
 use crate::fetch_sessions::{FetchContext, TopicRef, Wanted};
+use crate::pipeline::{Answer, Begun};
 use crate::session::Call;
 use crate::zstd_batches::has_zstd_batch;
 
@@ -33,28 +36,37 @@ struct Pass {
     data: Vec<PartitionData>,
     /// Bytes of records.
     bytes: usize,
-    /// Whether a partition has something to say that the client should not wait for.
+    /// The memory for them.
+    held: Held,
+    /// Whether there is no use in waiting: something is wrong, or there is more than fits.
     urgent: bool,
 }
 
-pub(crate) async fn answer(call: Call, request: FetchRequest) -> FetchResponse {
+pub(crate) fn begin(call: Call, body: Bytes) -> Begun {
+    match FetchRequest::decode(call.version, body) {
+        Ok(request) => Begun::Running(Box::pin(answer(call, request))),
+        Err(error) => Begun::Done(Answer::Close(format!("Fetch version {}: {error}", call.version))),
+    }
+}
+
+async fn answer(call: Call, request: FetchRequest) -> Answer {
     let sessions = &call.front.fetch_sessions;
     let mut context = sessions.begin(&request, call.version, Instant::now());
     let wanted = match &mut context {
         FetchContext::Refused(code) => {
             call.count_error();
-            return FetchResponse { error_code: *code, ..Default::default() };
+            return call.answer(&FetchResponse { error_code: *code, ..Default::default() });
         }
         FetchContext::Sessionless(wanted)
         | FetchContext::Full(wanted)
         | FetchContext::Incremental(_, wanted) => wanted.clone(),
     };
     let looked = look_up(&call, wanted);
-    let read = read_or_wait(&call, &request, &looked).await;
-    call.front.metrics.front.bytes_out.inc_by(read.bytes as u64);
-    let read = looked.into_iter().map(|looked| looked.wanted.topic).zip(read.data).collect();
+    let Pass { data, bytes, held, .. } = read_or_wait(&call, &request, &looked).await;
+    call.front.metrics.front.bytes_out.inc_by(bytes as u64);
+    let read = looked.into_iter().map(|looked| looked.wanted.topic).zip(data).collect();
     let (session_id, responses) = sessions.finish(context, read, Instant::now());
-    FetchResponse { session_id, responses, ..Default::default() }
+    call.answer_holding(&FetchResponse { session_id, responses, ..Default::default() }, Some(held))
 }
 
 /// Finds the partitions. Consecutive ones mostly belong to one topic, which is looked up once.
@@ -111,32 +123,42 @@ async fn read_or_wait(call: &Call, request: &FetchRequest, looked: &[Looked]) ->
 }
 
 async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, read_committed: bool) -> Pass {
-    let mut pass = Pass { data: Vec::with_capacity(looked.len()), bytes: 0, urgent: false };
-    for looked in looked {
-        let left = bytes_max.saturating_sub(pass.bytes);
-        let data = match &looked.partition {
-            Ok(partition) => {
-                read_partition(call, partition, &looked.wanted, left, pass.bytes == 0, read_committed).await
-            }
-            Err(code) => failed(call, looked.wanted.partition, *code),
+    let held = call.front.fetch_budget.hold(bytes_max);
+    let bytes_max = held.bytes();
+    let mut pass = Pass { data: Vec::with_capacity(looked.len()), bytes: 0, held, urgent: false };
+    for Looked { wanted, partition } in looked {
+        let room = Room { bytes: bytes_max.saturating_sub(pass.bytes), first: pass.bytes == 0 };
+        let (data, more) = match partition {
+            Ok(partition) => read_partition(call, partition, wanted, room, read_committed).await,
+            Err(code) => (failed(call, wanted.partition, *code), false),
         };
-        pass.urgent |= !data.error_code.is_none() || data.diverging_epoch.epoch >= 0;
+        pass.urgent |= more || !data.error_code.is_none() || data.diverging_epoch.epoch >= 0;
         pass.bytes += data.records.as_ref().map_or(0, Records::len);
         pass.data.push(data);
     }
+    pass.held.resize(pass.bytes);
     pass
 }
 
+/// What an answer still has room for.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    /// Whether it has no records yet. Only the first batch of an answer may exceed the limits, so that a
+    /// reader gets on at all. Another that would exceed them comes first next time.
+    first: bool,
+}
+
+/// Reads one partition: its part of the answer, and whether there was more than fits.
 async fn read_partition(
     call: &Call,
     partition: &PartitionRef,
     wanted: &Wanted,
-    bytes_left: usize,
-    first: bool,
+    room: Room,
     read_committed: bool,
-) -> PartitionData {
+) -> (PartitionData, bool) {
     if let Err(code) = check_epoch(partition, wanted.current_leader_epoch) {
-        return failed(call, wanted.partition, code);
+        return (failed(call, wanted.partition, code), false);
     }
     let mut data = PartitionData {
         partition_index: wanted.partition,
@@ -151,38 +173,38 @@ async fn read_partition(
     };
     if let Some(diverging) = divergence(partition, wanted) {
         data.diverging_epoch = diverging;
-        return data;
+        return (data, false);
     }
-    let limit = bytes_left.min(wanted.max_bytes.max(0) as usize);
-    let at_the_end = wanted.fetch_offset == data.high_watermark;
-    if at_the_end || (limit == 0 && !first) {
-        return data;
+    if wanted.fetch_offset == data.high_watermark {
+        return (data, false);
     }
-    match partition.read(wanted.fetch_offset, limit).await {
-        Ok(read) => {
-            // Only the first batch of an answer may exceed the limits, so that a reader gets on at all.
-            // Another that would exceed them comes first next time.
-            if read.bytes > limit && !first {
-                return data;
-            }
-            if call.version < ZSTD_FROM_VERSION && has_zstd_batch(&read.chunks) {
-                return failed(call, wanted.partition, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
-            }
-            // Records may have been appended since; a client that sees records beyond the watermark
-            // takes the answer for damaged.
-            data.high_watermark = data.high_watermark.max(read.next_offset);
-            data.last_stable_offset = data.high_watermark;
-            data.records = Some(read.chunks.into_iter().collect());
-            data
-        }
+    let limit = room.bytes.min(wanted.max_bytes.max(0) as usize);
+    if limit == 0 && !room.first {
+        return (data, true);
+    }
+    let read = match partition.read(wanted.fetch_offset, limit).await {
+        Ok(read) => read,
         Err(error) => {
-            let failure = Failure::from(&error);
-            if failure.code == ErrorCode::KAFKA_STORAGE_ERROR {
+            let code = Failure::from(&error).code;
+            if code == ErrorCode::KAFKA_STORAGE_ERROR {
                 tracing::error!(partition = %partition.id(), %error, "a fetch could not be answered");
             }
-            failed(call, wanted.partition, failure.code)
+            return (failed(call, wanted.partition, code), false);
         }
+    };
+    if read.bytes > limit && !room.first {
+        return (data, true);
     }
+    if call.version < ZSTD_FROM_VERSION && has_zstd_batch(&read.chunks) {
+        return (failed(call, wanted.partition, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE), false);
+    }
+    // Records may have been appended since; a client that sees records beyond the watermark takes the
+    // answer for damaged.
+    data.high_watermark = data.high_watermark.max(read.next_offset);
+    data.last_stable_offset = data.high_watermark;
+    data.records = Some(read.chunks.into_iter().collect());
+    let more = read.next_offset < data.high_watermark;
+    (data, more)
 }
 
 /// Whether the leader that the client knows is the present one (KIP-320).

@@ -51,12 +51,7 @@ pub(crate) const TABLE: &[Api] = &[
         begin: produce::begin,
         refuse_version: Some(produce::refuse_version),
     },
-    Api {
-        key: ApiKey::Fetch,
-        lane: Lane::Wait,
-        begin: |call, body| run(call, body, fetch::answer),
-        refuse_version: None,
-    },
+    Api { key: ApiKey::Fetch, lane: Lane::Wait, begin: fetch::begin, refuse_version: None },
     alone!(ListOffsets, log_offsets::list),
     alone!(Metadata, metadata::answer),
     alone!(OffsetCommit, group_offsets::commit),

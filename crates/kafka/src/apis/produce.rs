@@ -270,5 +270,5 @@ pub(crate) fn refuse_version(call: &Call, body: Bytes) -> Option<Answer> {
     let mut chunks = vec![length];
     chunks.extend(writer.finish().ok()?);
     call.answered(bytes);
-    Some(Answer::Frame(chunks))
+    Some(Answer::Frame(chunks, None))
 }

@@ -64,7 +64,7 @@ impl Protocol for Script {
 
 fn echo(frame: Bytes) -> Answer {
     let length = Bytes::copy_from_slice(&(frame.len() as i32).to_be_bytes());
-    Answer::Frame(vec![length, frame])
+    Answer::Frame(vec![length, frame], None)
 }
 
 struct Peer {
