@@ -289,6 +289,7 @@ apis! {
         offset_for_leader_epoch::OffsetForLeaderEpochRequest / OffsetForLeaderEpochResponse;
     DescribeConfigs = 32: 1-4, flexible 4, describe_configs::DescribeConfigsRequest / DescribeConfigsResponse;
     AlterConfigs = 33: 0-2, flexible 2, alter_configs::AlterConfigsRequest / AlterConfigsResponse;
+    DescribeLogDirs = 35: 1-4, flexible 2, describe_log_dirs::DescribeLogDirsRequest / DescribeLogDirsResponse;
     SaslAuthenticate = 36: 0-2, flexible 2, sasl_authenticate::SaslAuthenticateRequest / SaslAuthenticateResponse;
     CreatePartitions = 37: 0-3, flexible 2, create_partitions::CreatePartitionsRequest / CreatePartitionsResponse;
     DeleteGroups = 42: 0-2, flexible 2, delete_groups::DeleteGroupsRequest / DeleteGroupsResponse;

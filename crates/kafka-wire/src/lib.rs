@@ -104,6 +104,7 @@ pub use messages::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
 pub use messages::describe_cluster::{DescribeClusterRequest, DescribeClusterResponse};
 pub use messages::describe_configs::{DescribeConfigsRequest, DescribeConfigsResponse};
 pub use messages::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
+pub use messages::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 pub use messages::fetch::{FetchRequest, FetchResponse};
 pub use messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
 pub use messages::heartbeat::{HeartbeatRequest, HeartbeatResponse};

@@ -108,6 +108,7 @@ apis! {
     offset_for_leader_epoch OffsetForLeaderEpochRequest,
     describe_configs DescribeConfigsRequest,
     alter_configs AlterConfigsRequest,
+    describe_log_dirs DescribeLogDirsRequest,
     sasl_authenticate SaslAuthenticateRequest,
     create_partitions CreatePartitionsRequest,
     delete_groups DeleteGroupsRequest,
