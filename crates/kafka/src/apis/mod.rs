@@ -13,6 +13,7 @@ mod configs;
 mod fetch;
 mod group_offsets;
 mod groups;
+mod log_dirs;
 mod log_offsets;
 mod metadata;
 mod produce;
@@ -76,6 +77,7 @@ pub(crate) const TABLE: &[Api] = &[
     alone!(OffsetForLeaderEpoch, log_offsets::for_leader_epoch),
     alone!(DescribeConfigs, configs::describe),
     alone!(AlterConfigs, configs::alter),
+    alone!(DescribeLogDirs, log_dirs::describe),
     alone!(CreatePartitions, topics::create_partitions),
     alone!(DeleteGroups, groups::delete),
     alone!(IncrementalAlterConfigs, configs::alter_incrementally),
