@@ -155,20 +155,17 @@ class Broker:
         self.kill()
 
 
-def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | None = None) -> Broker:
-    """Weir; every setting is a flag of its name."""
+def weir(data_dir: Path, *, profile: str = "debug", arguments: tuple[str, ...] = ()) -> Broker:
     binary = weir_binary(profile)
     if not binary.exists():
         build = "make build" if profile == "debug" else "cargo build --release"
         raise BrokerFailed(f"{binary} is not there; run `{build}`, or name another in WEIR_BINARY")
-    flags = [f"--{name}={value}" for name, value in (settings or {}).items()]
-    return Broker([str(binary), "serve", *flags], data_dir, ("kafka", "http"))
+    return Broker([str(binary), "serve", *arguments], data_dir, ("kafka", "http"))
 
 
-def kafka(data_dir: Path, *, settings: dict[str, str] | None = None) -> Broker:
+def kafka(data_dir: Path) -> Broker:
     """Apache Kafka with its own defaults, by the launcher that the benchmark uses too."""
-    flags = [word for name, value in (settings or {}).items() for word in ("--set", f"{name}={value}")]
-    return Broker([str(BENCH / "kafka"), "serve", *flags], data_dir)
+    return Broker([str(BENCH / "kafka"), "serve"], data_dir)
 
 
 PEERS = {"weir": weir, "kafka": kafka}

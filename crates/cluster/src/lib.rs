@@ -1,1 +1,42 @@
 //! Raft groups over the shared journal, placement, and node-to-node transport.
+//!
+//! A [`Node`] is one process's replicas: one per shard, all over one journal. Whoever wants something
+//! of a shard holds a [`ShardHandle`]. A single node is a cluster of one: the same code, without a
+//! special path.
+//!
+//! No type of the consensus library leaves this crate, and nothing here reads a clock (the runtime's
+//! and the [`Clock`] that is handed in excepted), draws random numbers that do not come from
+//! [`NodeOptions::seed`], or, under [`Drive::Tasks`], starts a thread.
+
+mod admission;
+mod blocking;
+mod checkpoint;
+mod clock;
+mod errors;
+mod handle;
+mod journal;
+mod leadership;
+mod node;
+mod options;
+mod proposer;
+mod raft;
+mod replica;
+mod segments;
+mod transport;
+
+pub use admission::Admission;
+pub use clock::Clock;
+pub use errors::{ProposeError, StartError};
+pub use handle::{PendingOutcome, PendingQueued, ShardHandle};
+pub use leadership::Leadership;
+pub use node::Node;
+pub use options::{DATA_SHARDS_MAX, Drive, NodeOptions, OnFatal, RaftTiming};
+pub use transport::{
+    Intercept, LocalTransport, NoTransport, RPC_BYTES_MAX, Transport, TransportError, TransportFuture,
+};
+
+/// Reads bytes as messages between nodes, whatever they are; for fuzzing.
+#[doc(hidden)]
+pub fn decode_rpc_anything(bytes: bytes::Bytes) {
+    raft::rpc::decode_anything(bytes);
+}

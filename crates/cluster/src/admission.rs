@@ -1,0 +1,182 @@
+//! What may be on its way at once: bytes per shard, and bytes that the disk has room for.
+//!
+//! A batch is counted from the moment it is accepted until its segment write, so that the memory of
+//! a shard and the space on disk are promised before anything is agreed on: no committed entry ever
+//! meets a full disk. Small commands (offsets, deletions, trims) have a place of their own and never
+//! count against the disk, so that what makes room goes on when there is none.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use weir_model::command::Command;
+
+use crate::errors::ProposeError;
+
+/// Bytes of commands other than appends that a shard has on their way.
+const SMALL_BYTES_MAX: usize = 16 << 20;
+
+/// The free space of the disk, what of it is promised, and what stays free.
+#[derive(Debug)]
+pub(crate) struct DiskSpace {
+    /// As of the last poll.
+    available: AtomicU64,
+    /// Promised and not written yet.
+    promised: AtomicU64,
+    /// Written since the last poll.
+    written: AtomicU64,
+    reserve: u64,
+}
+
+impl DiskSpace {
+    pub(crate) fn new(available: u64, reserve: u64) -> DiskSpace {
+        DiskSpace {
+            available: AtomicU64::new(available),
+            promised: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            reserve,
+        }
+    }
+
+    /// Begins a poll; to be called before the space is asked for.
+    pub(crate) fn begin_poll(&self) {
+        self.written.store(0, Ordering::Release);
+    }
+
+    /// Ends a poll.
+    pub(crate) fn end_poll(&self, available: u64) {
+        self.available.store(available, Ordering::Release);
+    }
+
+    fn promise(self: &Arc<Self>, bytes: usize) -> Result<Promise, ProposeError> {
+        let bytes = bytes as u64;
+        let before = self.promised.fetch_add(bytes, Ordering::AcqRel);
+        let promise = Promise { space: Arc::clone(self), bytes };
+        let available = self.available.load(Ordering::Acquire);
+        let needed = self.reserve.saturating_add(before).saturating_add(bytes);
+        if needed.saturating_add(self.written.load(Ordering::Acquire)) > available {
+            return Err(ProposeError::DiskFull { available_bytes: available });
+        }
+        Ok(promise)
+    }
+}
+
+/// Space that was promised, until it is dropped.
+#[derive(Debug)]
+struct Promise {
+    space: Arc<DiskSpace>,
+    bytes: u64,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.space.written.fetch_add(self.bytes, Ordering::AcqRel);
+        self.space.promised.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// Room for one command, from its acceptance to its segment write. Given back by being dropped.
+#[derive(Debug)]
+#[must_use = "dropping it gives the room back"]
+pub struct Admission {
+    _bytes: OwnedSemaphorePermit,
+    _disk: Option<Promise>,
+}
+
+/// What a shard admits.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    records: Arc<Semaphore>,
+    records_max: usize,
+    small: Arc<Semaphore>,
+    disk: Arc<DiskSpace>,
+    /// Applied and not in a segment file yet, the oldest first.
+    unwritten: Mutex<Unwritten>,
+}
+
+#[derive(Debug, Default)]
+struct Unwritten {
+    waiting: VecDeque<(usize, Admission)>,
+    bytes: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(records_max: usize, disk: Arc<DiskSpace>) -> Gate {
+        Gate {
+            records: Arc::new(Semaphore::new(records_max)),
+            records_max,
+            small: Arc::new(Semaphore::new(SMALL_BYTES_MAX)),
+            disk,
+            unwritten: Mutex::default(),
+        }
+    }
+
+    /// Waits for room for an append of that many bytes.
+    pub(crate) async fn admit(&self, bytes: usize) -> Result<Admission, ProposeError> {
+        let disk = self.disk.promise(bytes)?;
+        let room = Arc::clone(&self.records).acquire_many_owned(permits(bytes, self.records_max)).await;
+        match room {
+            Ok(room) => Ok(Admission { _bytes: room, _disk: Some(disk) }),
+            Err(_) => Err(ProposeError::ShuttingDown),
+        }
+    }
+
+    /// Room for a command, or none right now.
+    pub(crate) fn try_admit(&self, command: &Command) -> Result<Admission, ProposeError> {
+        let bytes = command.approximate_bytes();
+        let (semaphore, max, disk) = match command {
+            Command::Append { .. } => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
+            _ => (&self.small, SMALL_BYTES_MAX, None),
+        };
+        match Arc::clone(semaphore).try_acquire_many_owned(permits(bytes, max)) {
+            Ok(room) => Ok(Admission { _bytes: room, _disk: disk }),
+            Err(TryAcquireError::NoPermits) => Err(ProposeError::Overloaded),
+            Err(TryAcquireError::Closed) => Err(ProposeError::ShuttingDown),
+        }
+    }
+
+    /// Waits for room for any command.
+    pub(crate) async fn admit_command(&self, command: &Command) -> Result<Admission, ProposeError> {
+        let bytes = command.approximate_bytes();
+        if matches!(command, Command::Append { .. }) {
+            return self.admit(bytes).await;
+        }
+        match Arc::clone(&self.small).acquire_many_owned(permits(bytes, SMALL_BYTES_MAX)).await {
+            Ok(room) => Ok(Admission { _bytes: room, _disk: None }),
+            Err(_) => Err(ProposeError::ShuttingDown),
+        }
+    }
+
+    /// Batches were appended; what they take stays taken until they are written.
+    pub(crate) fn appended(&self, admissions: Vec<(usize, Admission)>) {
+        let mut unwritten = self.unwritten.lock();
+        unwritten.bytes += admissions.iter().map(|(bytes, _)| bytes).sum::<usize>();
+        unwritten.waiting.extend(admissions);
+    }
+
+    /// So many bytes of the shard are not in its segment files yet: whatever more is taken is free.
+    pub(crate) fn set_unwritten(&self, bytes: usize) {
+        let mut done = Vec::new();
+        let mut unwritten = self.unwritten.lock();
+        while unwritten.bytes > bytes {
+            let Some((size, admission)) = unwritten.waiting.pop_front() else { break };
+            unwritten.bytes -= size;
+            done.push(admission);
+        }
+        drop(unwritten);
+        drop(done);
+    }
+
+    /// Whoever waits is told that the node is shutting down.
+    pub(crate) fn close(&self) {
+        self.records.close();
+        self.small.close();
+    }
+}
+
+/// A command larger than all the room there is takes all of it.
+fn permits(bytes: usize, max: usize) -> u32 {
+    u32::try_from(bytes.clamp(1, max)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,154 @@
+//! Decides when a shard's checkpoint is made, makes it, and lets go of the log before it.
+//!
+//! One is made when enough was applied since the last one, or when the oldest entry that the shard
+//! needs keeps too much of the journal: so that an idle shard never pins what the busy ones need
+//! room for. It never covers more than the journal has made durable here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver as _;
+use tokio::sync::{Semaphore, watch};
+use weir_shard::CheckpointError;
+
+use crate::blocking::Blocking;
+use crate::journal::driver::JournalStatus;
+use crate::raft::log::ShardLog;
+use crate::raft::machine::MachineStatus;
+use crate::raft::types::RaftHandle;
+use crate::segments::SegmentSignal;
+
+/// How often a shard looks whether a checkpoint is due, when nothing tells it.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long one that failed is not tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long the library may take to take note of a checkpoint.
+const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often what a checkpoint waits for is looked at.
+const WAIT_STEP: Duration = Duration::from_millis(5);
+
+/// Makes one shard's checkpoints.
+#[derive(Clone)]
+pub(crate) struct Checkpointer {
+    pub raft: RaftHandle,
+    pub log: Arc<ShardLog>,
+    pub machine: Arc<MachineStatus>,
+    pub segments: SegmentSignal,
+    pub journal: Arc<JournalStatus>,
+    pub blocking: Blocking,
+    /// One at a time on a node: they compete for the disk with the journal.
+    pub turn: Arc<Semaphore>,
+    pub checkpoint_bytes: u64,
+}
+
+impl Checkpointer {
+    /// Makes checkpoints as they become due, for as long as it is polled.
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let fuller = self.journal.fuller.notified();
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = fuller => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            if !self.is_due() {
+                continue;
+            }
+            let made = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => return,
+                made = self.make() => made,
+            };
+            if let Err(why) = made {
+                tracing::warn!(why, "a checkpoint was not made; it will be tried again");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.machine.applied_bytes() >= self.checkpoint_bytes || self.pins_too_much()
+    }
+
+    /// Whether the shard keeps more of the journal than a shard may.
+    fn pins_too_much(&self) -> bool {
+        let Some(from) = self.log.needed_from() else { return false };
+        let kept = self.journal.end().saturating_sub(from.0);
+        let share = if self.journal.is_high() { 4 } else { 2 };
+        kept >= (self.journal.bytes_max() / share).max(1)
+    }
+
+    /// Makes a checkpoint now, if anything was applied since the last one, and purges the log.
+    pub(crate) async fn make(&self) -> Result<(), String> {
+        let _turn = self.turn.acquire().await.map_err(|_| "the node is shutting down".to_owned())?;
+        let begun = self
+            .raft
+            .with_state_machine(|machine| Box::pin(async move { machine.begin_checkpoint() }))
+            .await
+            .map_err(|error| error.to_string())?;
+        let Some(begun) = begun else { return Ok(()) };
+        let Some(last) = begun.meta.last_log_id else { return Ok(()) };
+        let before = self.machine.checkpointed();
+        if before < Some(last) {
+            let task = begun.task;
+            while !(task.is_ready() && self.log.is_durable(last.index)) {
+                if self.segments.is_closed() && !task.is_ready() {
+                    return Err("the segment writer has stopped".to_owned());
+                }
+                self.segments.hurry();
+                tokio::time::sleep(WAIT_STEP).await;
+            }
+            let done = self.blocking.run(move || task.run()).await?;
+            done.map_err(|error: CheckpointError| error.to_string())?;
+            self.machine.set_checkpoint(begun.meta);
+            self.note(last.index).await?;
+        }
+        self.purge(before.map(|id| id.index), last.index).await
+    }
+
+    /// Tells the library, and waits until it has taken note.
+    async fn note(&self, index: u64) -> Result<(), String> {
+        let mut metrics = self.raft.data_metrics();
+        self.raft.trigger().snapshot().await.map_err(|error| error.to_string())?;
+        let noted = async {
+            while metrics.borrow_watched().snapshot.is_none_or(|id| id.index < index) {
+                metrics.changed().await.map_err(|_| "the replica has stopped".to_owned())?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(NOTE_TIMEOUT, noted)
+            .await
+            .unwrap_or_else(|_| Err("the consensus library did not take note of it in time".to_owned()))
+    }
+
+    /// Lets go of the log that nobody needs: this node has it in its checkpoint, and followers that
+    /// do not have it yet keep it as long as there is room.
+    async fn purge(&self, before: Option<u64>, checkpointed: u64) -> Result<(), String> {
+        let upto = if self.pins_too_much() {
+            Some(checkpointed)
+        } else {
+            let metrics = self.raft.data_metrics().borrow_watched().clone();
+            match metrics.replication {
+                // A leader knows what every follower has. Alone it has none.
+                Some(followers) => {
+                    let id = self.raft.node_id();
+                    let needed = followers.iter().filter(|(node, _)| *node != id);
+                    let matched = needed.map(|(_, matched)| matched.map(|id| id.index)).min();
+                    matched.unwrap_or(Some(checkpointed)).map(|index| index.min(checkpointed))
+                }
+                // A follower that becomes the leader serves those who are one checkpoint behind.
+                None => before,
+            }
+        };
+        match upto {
+            Some(upto) if upto >= self.log.first_index() => {
+                self.raft.trigger().purge_log(upto).await.map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What the broker holds of a shard: it proposes commands, looks at the state, and asks who leads.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use openraft::ReadPolicy;
+use openraft::errors::{LinearizableReadError, RaftError};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{oneshot, watch};
+use weir_model::command::{Command, Outcome};
+use weir_model::{NodeId, ShardId};
+use weir_shard::ShardView;
+
+use crate::admission::Admission;
+use crate::errors::ProposeError;
+use crate::leadership::Leadership;
+use crate::proposer::{CommandReply, Submitted};
+use crate::replica::Replica;
+
+/// A shard, as far as this node has to do with it. Cheap to clone.
+#[derive(Clone)]
+pub struct ShardHandle {
+    replica: Arc<Replica>,
+}
+
+impl ShardHandle {
+    pub(crate) fn new(replica: Arc<Replica>) -> ShardHandle {
+        ShardHandle { replica }
+    }
+
+    /// Which shard it is.
+    pub fn id(&self) -> ShardId {
+        self.replica.shard
+    }
+
+    /// Waits for room, submits, and waits until the command is committed and applied here.
+    pub async fn propose(&self, command: Command) -> Result<Outcome, ProposeError> {
+        self.check()?;
+        self.check_size(&command)?;
+        let admission = self.replica.gate.admit_command(&command).await?;
+        self.submit_admitted(admission, command)?.await
+    }
+
+    /// Waits until an append of that many bytes may be submitted: while more than the shard admits
+    /// is between acceptance and segment write, this is where producers wait. Fails at once when the
+    /// disk has no room.
+    pub async fn admit(&self, bytes: usize) -> Result<Admission, ProposeError> {
+        self.check()?;
+        self.replica.gate.admit(bytes).await
+    }
+
+    /// Puts a command in the shard's line, at once. The order of calls is the order in which
+    /// commands are applied. Fails if there is no room for it right now.
+    pub fn submit(&self, command: Command) -> Result<PendingOutcome, ProposeError> {
+        self.check()?;
+        let admission = self.replica.gate.try_admit(&command)?;
+        self.submit_admitted(admission, command)
+    }
+
+    /// As [`ShardHandle::submit`], for a command that was admitted before.
+    pub fn submit_admitted(
+        &self,
+        admission: Admission,
+        command: Command,
+    ) -> Result<PendingOutcome, ProposeError> {
+        let (reply, outcome) = oneshot::channel();
+        self.send(Submitted { command, admission, reply: CommandReply::Applied(reply) })?;
+        Ok(PendingOutcome { outcome, replica: Arc::clone(&self.replica) })
+    }
+
+    /// Puts a command in the shard's line. What it gives back resolves as soon as this node, as the
+    /// leader, has queued the command for its journal; nobody learns what came of it.
+    pub fn submit_async(&self, command: Command) -> Result<PendingQueued, ProposeError> {
+        self.check()?;
+        let admission = self.replica.gate.try_admit(&command)?;
+        self.submit_async_admitted(admission, command)
+    }
+
+    /// As [`ShardHandle::submit_async`], for a command that was admitted before.
+    pub fn submit_async_admitted(
+        &self,
+        admission: Admission,
+        command: Command,
+    ) -> Result<PendingQueued, ProposeError> {
+        let (reply, queued) = oneshot::channel();
+        self.send(Submitted { command, admission, reply: CommandReply::Queued(reply) })?;
+        Ok(PendingQueued { queued, replica: Arc::clone(&self.replica) })
+    }
+
+    /// The shard's applied state.
+    pub fn view(&self) -> &ShardView {
+        &self.replica.view
+    }
+
+    /// Who leads the shard as far as this node knows right now.
+    pub fn leadership(&self) -> Leadership {
+        *self.replica.leadership.borrow()
+    }
+
+    /// Hears of every change of leadership.
+    pub fn on_leadership(&self) -> watch::Receiver<Leadership> {
+        self.replica.leadership.subscribe()
+    }
+
+    /// Waits until everything that was committed anywhere before this call is applied here, and it
+    /// is certain that this node still led after the call began.
+    pub async fn linearize(&self) -> Result<(), ProposeError> {
+        self.check()?;
+        match self.replica.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) => Ok(()),
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {
+                Err(ProposeError::NotLeader { leader: to.leader_id.map(NodeId) })
+            }
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => Err(ProposeError::Timeout),
+            Err(RaftError::Fatal(fatal)) => Err(self.replica.stopped(&fatal.to_string())),
+        }
+    }
+
+    /// Gives the leadership to another voter, as far as it lies in this node's hands: it ends when
+    /// the other one is elected, or goes on.
+    pub async fn transfer_leadership(&self, to: NodeId) -> Result<(), ProposeError> {
+        let transfer = self.replica.raft.trigger().transfer_leader(to.0).await;
+        transfer.map_err(|fatal| self.replica.stopped(&fatal.to_string()))
+    }
+
+    fn check(&self) -> Result<(), ProposeError> {
+        if let Some(error) = self.replica.closed() {
+            return Err(error);
+        }
+        let leadership = self.replica.leadership.borrow();
+        if leadership.is_leader { Ok(()) } else { Err(ProposeError::NotLeader { leader: leadership.leader }) }
+    }
+
+    fn check_size(&self, command: &Command) -> Result<(), ProposeError> {
+        let (bytes, bytes_max) = (command.approximate_bytes(), self.replica.command_bytes_max);
+        if bytes > bytes_max { Err(ProposeError::TooLarge { bytes, bytes_max }) } else { Ok(()) }
+    }
+
+    fn send(&self, submitted: Submitted) -> Result<(), ProposeError> {
+        self.check_size(&submitted.command)?;
+        self.replica.submitted.try_send(submitted).map_err(|error| match error {
+            TrySendError::Full(_) => ProposeError::Overloaded,
+            TrySendError::Closed(_) => self.replica.stopped("it takes no commands any more"),
+        })
+    }
+}
+
+/// What will come of a submitted command. Dropping it does not take the command back.
+#[must_use = "without awaiting it nobody knows whether the command was applied"]
+pub struct PendingOutcome {
+    outcome: oneshot::Receiver<Result<Outcome, ProposeError>>,
+    replica: Arc<Replica>,
+}
+
+impl Future for PendingOutcome {
+    type Output = Result<Outcome, ProposeError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.outcome).poll(context));
+        Poll::Ready(answer.unwrap_or_else(|_| Err(self.replica.stopped("it stopped before it answered"))))
+    }
+}
+
+/// Whether a command stands in the leader's journal's line.
+#[must_use = "without awaiting it nobody knows whether the command was taken"]
+pub struct PendingQueued {
+    queued: oneshot::Receiver<Result<(), ProposeError>>,
+    replica: Arc<Replica>,
+}
+
+impl Future for PendingQueued {
+    type Output = Result<(), ProposeError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.queued).poll(context));
+        Poll::Ready(answer.unwrap_or_else(|_| Err(self.replica.stopped("it stopped before it answered"))))
+    }
+}

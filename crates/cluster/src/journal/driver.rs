@@ -1,0 +1,470 @@
+//! Takes all that waits, writes it, syncs once, and tells those who waited.
+//!
+//! [`JournalDriver`] is one synchronous value without a thread or a clock. [`run_thread`] drives it
+//! from a thread of its own, [`run_task`] from a task of the simulator's runtime.
+//!
+//! Nobody is told anything before the sync that covers it has returned. After a sync that failed
+//! nobody is ever told anything but the failure.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::storage::IOFlushed;
+use tokio::sync::{Notify, oneshot};
+use weir_log::disk::DiskErrorKind;
+use weir_log::journal::{Journal, JournalError, JournalRecord, Position, RecordKind};
+use weir_model::ShardId;
+
+use super::queue::{JournalQueue, Request, Taken, Woken};
+use super::records;
+use crate::options::OnFatal;
+use crate::raft::codec::encode_entry;
+use crate::raft::log::ShardLog;
+use crate::raft::types::{Config, LogId};
+
+/// What a record takes besides its payload, generously.
+const RECORD_OVERHEAD_BYTES: usize = 32;
+
+/// What a group takes besides its records, generously.
+const GROUP_OVERHEAD_BYTES: usize = 128;
+
+/// How long a full journal waits before it looks again whether a checkpoint has made room.
+const FULL_RETRY: Duration = Duration::from_millis(20);
+
+/// How full the journal is, for those who decide on checkpoints.
+#[derive(Debug, Default)]
+pub(crate) struct JournalStatus {
+    end: AtomicU64,
+    used_bytes: AtomicU64,
+    bytes_max: AtomicU64,
+    blocked: AtomicBool,
+    /// Told when more of it is taken than before.
+    pub fuller: Notify,
+}
+
+impl JournalStatus {
+    /// Position behind everything that was appended.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// What the journal's files may take.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Acquire)
+    }
+
+    /// Whether checkpoints should be hurried: it takes more than half of what it may, or nothing
+    /// can be written at all.
+    pub(crate) fn is_high(&self) -> bool {
+        self.used_bytes.load(Ordering::Acquire) > self.bytes_max() / 2 || self.blocked.load(Ordering::Acquire)
+    }
+}
+
+/// Something in line.
+enum Item {
+    Record { shard: ShardId, kind: RecordKind, chunks: Vec<Bytes>, entry: Option<LogId> },
+    Done(Completion),
+}
+
+enum Completion {
+    Flushed(IOFlushed<Config>),
+    Told(oneshot::Sender<Result<(), io::Error>>),
+}
+
+impl Completion {
+    fn complete(self, result: Result<(), io::Error>) {
+        match self {
+            Completion::Flushed(callback) => callback.io_completed(result),
+            Completion::Told(waiter) => {
+                let _ = waiter.send(result);
+            }
+        }
+    }
+}
+
+/// What became of an attempt to write.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// Everything in line.
+    All,
+    /// Not everything: there is no room until checkpoints or the operator make some.
+    Blocked(String),
+}
+
+/// The journal with what is in line for it.
+pub(crate) struct JournalDriver {
+    journal: Journal,
+    group_bytes_max: usize,
+    logs: BTreeMap<ShardId, Arc<ShardLog>>,
+    line: VecDeque<Item>,
+    committed: BTreeMap<ShardId, LogId>,
+    release: bool,
+    /// Appended since the last sync.
+    placed: Vec<(ShardId, LogId, Position)>,
+    completions: Vec<Completion>,
+    unsealed: bool,
+    status: Arc<JournalStatus>,
+    warned: bool,
+}
+
+impl JournalDriver {
+    pub(crate) fn new(
+        journal: Journal,
+        group_bytes_max: usize,
+        logs: BTreeMap<ShardId, Arc<ShardLog>>,
+        status: Arc<JournalStatus>,
+    ) -> JournalDriver {
+        let driver = JournalDriver {
+            journal,
+            group_bytes_max,
+            logs,
+            line: VecDeque::new(),
+            committed: BTreeMap::new(),
+            release: false,
+            placed: Vec::new(),
+            completions: Vec::new(),
+            unsealed: false,
+            status,
+            warned: false,
+        };
+        driver.publish();
+        driver
+    }
+
+    /// Puts what was taken out of the queue in line.
+    pub(crate) fn accept(&mut self, taken: Taken) {
+        for request in taken.requests {
+            let record =
+                |shard, kind, payload| Item::Record { shard, kind, chunks: vec![payload], entry: None };
+            match request {
+                Request::Append { shard, entries, done } => {
+                    self.line.extend(entries.iter().map(|entry| Item::Record {
+                        shard,
+                        kind: records::ENTRY,
+                        chunks: encode_entry(entry),
+                        entry: Some(entry.log_id),
+                    }));
+                    self.line.push_back(Item::Done(Completion::Flushed(done)));
+                }
+                Request::Truncate { shard, after } => {
+                    let payload = records::encode_log_id_record(&after);
+                    self.line.push_back(record(shard, records::TRUNCATE, payload));
+                }
+                Request::Vote { shard, vote, done } => {
+                    let payload = records::encode_vote_record(&vote);
+                    self.line.push_back(record(shard, records::VOTE, payload));
+                    self.line.push_back(Item::Done(Completion::Told(done)));
+                }
+            }
+        }
+        self.committed.extend(taken.committed);
+        self.release |= taken.release;
+    }
+
+    /// Writes what is in line, without syncing.
+    pub(crate) fn write(&mut self) -> Result<Wrote, JournalError> {
+        while !self.line.is_empty() {
+            match self.write_group() {
+                Ok(()) => {}
+                Err(error) if clears_by_itself(&error) => return Ok(Wrote::Blocked(error.to_string())),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Wrote::All)
+    }
+
+    /// Writes one group from the head of the line, and tells nobody.
+    fn write_group(&mut self) -> Result<(), JournalError> {
+        let mut bytes = GROUP_OVERHEAD_BYTES;
+        let mut count = 0;
+        let mut group: Vec<JournalRecord<'_>> = Vec::new();
+        for item in &self.line {
+            if let Item::Record { shard, kind, chunks, .. } = item {
+                bytes += RECORD_OVERHEAD_BYTES + chunks.iter().map(Bytes::len).sum::<usize>();
+                if !group.is_empty() && bytes > self.group_bytes_max {
+                    break;
+                }
+                group.push(JournalRecord { shard: *shard, kind: *kind, chunks });
+            }
+            count += 1;
+        }
+        // Commit positions ride along behind the entries that they speak of, if there is room.
+        let all = count == self.line.len() && !group.is_empty();
+        bytes += self.committed.len() * (RECORD_OVERHEAD_BYTES + 32);
+        let riding: Vec<(ShardId, [Bytes; 1])> = if all && bytes <= self.group_bytes_max {
+            let encoded = |id: &LogId| [records::encode_log_id_record(&Some(*id))];
+            self.committed.iter().map(|(shard, id)| (*shard, encoded(id))).collect()
+        } else {
+            Vec::new()
+        };
+        group.extend(riding.iter().map(|(shard, chunks)| JournalRecord {
+            shard: *shard,
+            kind: records::COMMITTED,
+            chunks,
+        }));
+        let positions = if group.is_empty() { Vec::new() } else { self.journal.append(&group)? };
+        drop(group);
+        if !riding.is_empty() {
+            self.committed.clear();
+        }
+        self.unsealed |= !positions.is_empty();
+        let mut positions = positions.into_iter();
+        for item in self.line.drain(..count) {
+            match item {
+                Item::Record { shard, entry, .. } => {
+                    let position = positions.next();
+                    if let (Some(entry), Some(position)) = (entry, position) {
+                        self.placed.push((shard, entry, position));
+                    }
+                }
+                Item::Done(completion) => self.completions.push(completion),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was written durable and tells those who wait for it.
+    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        self.journal.sync()?;
+        let mut placed = self.placed.as_slice();
+        while let Some((shard, ..)) = placed.first() {
+            let run = placed.iter().take_while(|(other, ..)| other == shard).count();
+            let (these, behind) = placed.split_at(run);
+            if let Some(log) = self.logs.get(shard) {
+                log.set_durable(these.iter().map(|(_, id, position)| (*id, *position)));
+            }
+            placed = behind;
+        }
+        self.placed.clear();
+        for completion in self.completions.drain(..) {
+            completion.complete(Ok(()));
+        }
+        if self.release {
+            self.release = false;
+            self.release_unneeded()?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Gives files back that no shard needs any more.
+    fn release_unneeded(&mut self) -> Result<(), JournalError> {
+        let end = self.journal.end();
+        let needed = self.logs.values().filter_map(|log| log.needed_from()).min().unwrap_or(end);
+        match self.journal.release_below(needed) {
+            // Names that could not be changed now are changed another time.
+            Err(JournalError::Disk(error)) => {
+                tracing::warn!(%error, "a file of the journal could not be given back");
+                self.release = true;
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Nothing has come for a while: writes down what nobody waits for, and how far all is durable.
+    pub(crate) fn idle(&mut self) -> Result<(), JournalError> {
+        if !self.committed.is_empty() && self.line.is_empty() {
+            let committed = std::mem::take(&mut self.committed);
+            self.line.extend(committed.into_iter().map(|(shard, id)| Item::Record {
+                shard,
+                kind: records::COMMITTED,
+                chunks: vec![records::encode_log_id_record(&Some(id))],
+                entry: None,
+            }));
+            self.write()?;
+            self.sync()?;
+        }
+        let sealed = match self.journal.seal() {
+            Err(JournalError::Disk(error)) => {
+                tracing::warn!(%error, "the journal could not be sealed");
+                Ok(())
+            }
+            result => result.map(|_| self.unsealed = false),
+        };
+        sealed?;
+        match self.journal.prepare_spare() {
+            Err(error @ JournalError::Disk(_)) => tracing::debug!(%error, "no spare file was made"),
+            result => result?,
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Whether a pause should be used for [`JournalDriver::idle`].
+    pub(crate) fn wants_idle(&self) -> bool {
+        self.unsealed || !self.committed.is_empty()
+    }
+
+    /// Tells everybody in line that it will not be.
+    fn fail(&mut self, reason: &str) {
+        let line = self.line.drain(..).filter_map(|item| match item {
+            Item::Done(completion) => Some(completion),
+            Item::Record { .. } => None,
+        });
+        for completion in self.completions.drain(..).chain(line) {
+            completion.complete(Err(io::Error::other(reason.to_owned())));
+        }
+    }
+
+    fn publish(&self) {
+        let pressure = self.journal.pressure();
+        let before = self.status.used_bytes.swap(pressure.used_bytes, Ordering::AcqRel);
+        self.status.bytes_max.store(pressure.bytes_max, Ordering::Release);
+        self.status.end.store(self.journal.end().0, Ordering::Release);
+        if pressure.used_bytes > before {
+            self.status.fuller.notify_waiters();
+        }
+    }
+
+    fn set_blocked(&mut self, why: Option<&str>) {
+        self.status.blocked.store(why.is_some(), Ordering::Release);
+        match why {
+            None => self.warned = false,
+            Some(why) => {
+                self.status.fuller.notify_waiters();
+                if !self.warned {
+                    self.warned = true;
+                    tracing::warn!(why, "the journal waits");
+                }
+            }
+        }
+    }
+}
+
+/// Whether there may be room later for what there is none for now. Nothing was appended.
+fn clears_by_itself(error: &JournalError) -> bool {
+    match error {
+        JournalError::Full { .. } => true,
+        JournalError::Disk(error) => matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::Exhausted),
+        _ => false,
+    }
+}
+
+/// Ends everything: what follows a failed sync can only be told by a new process.
+fn die(driver: &mut JournalDriver, queue: &JournalQueue, on_fatal: &OnFatal, error: &JournalError) {
+    let reason = format!("the journal failed, and what the disk holds is not known any more: {error}");
+    tracing::error!(reason);
+    // Nobody may hear of anything before the process has been told to end.
+    on_fatal.call(&reason);
+    queue.fail(&reason);
+    driver.accept(queue.take());
+    driver.fail(&reason);
+}
+
+/// Drives the journal from a thread, until the queue is closed and empty.
+pub(crate) fn run_thread(
+    mut driver: JournalDriver,
+    queue: &JournalQueue,
+    idle: Duration,
+    on_fatal: &OnFatal,
+) {
+    let result = (|| {
+        let mut blocked = false;
+        loop {
+            let patience = match (blocked, driver.wants_idle()) {
+                (true, _) => Some(FULL_RETRY),
+                (false, true) => Some(idle),
+                (false, false) => None,
+            };
+            match queue.wait_blocking(patience) {
+                Woken::Failed => {
+                    driver.accept(queue.take());
+                    driver.fail("the journal was given up");
+                    return Ok(());
+                }
+                Woken::Closed => {
+                    if blocked {
+                        driver.fail("the journal is full, and the node is shutting down");
+                    } else {
+                        driver.idle()?;
+                    }
+                    return Ok(());
+                }
+                Woken::Idle if !blocked => driver.idle()?,
+                Woken::Work | Woken::Idle => {
+                    driver.accept(queue.take());
+                    let wrote = driver.write()?;
+                    driver.sync()?;
+                    blocked = settle(&mut driver, wrote);
+                    if blocked {
+                        std::thread::sleep(FULL_RETRY / 4);
+                    }
+                }
+            }
+        }
+    })();
+    if let Err(error) = result {
+        die(&mut driver, queue, on_fatal, &error);
+    }
+}
+
+/// Drives the journal from a task, a sync taking as long as is said.
+pub(crate) async fn run_task(
+    mut driver: JournalDriver,
+    queue: Arc<JournalQueue>,
+    idle: Duration,
+    sync_latency: Duration,
+    on_fatal: OnFatal,
+) {
+    let result = async {
+        let mut blocked = false;
+        loop {
+            let patience = match (blocked, driver.wants_idle()) {
+                (true, _) => Some(FULL_RETRY),
+                (false, true) => Some(idle),
+                (false, false) => None,
+            };
+            match queue.wait(patience).await {
+                Woken::Failed => {
+                    driver.accept(queue.take());
+                    driver.fail("the journal was given up");
+                    return Ok(());
+                }
+                Woken::Closed => {
+                    if blocked {
+                        driver.fail("the journal is full, and the node is shutting down");
+                    } else {
+                        driver.idle()?;
+                    }
+                    return Ok(());
+                }
+                Woken::Idle if !blocked => driver.idle()?,
+                Woken::Work | Woken::Idle => {
+                    driver.accept(queue.take());
+                    let wrote = driver.write()?;
+                    tokio::time::sleep(sync_latency).await;
+                    driver.sync()?;
+                    blocked = settle(&mut driver, wrote);
+                    if blocked {
+                        tokio::time::sleep(FULL_RETRY / 4).await;
+                    }
+                }
+            }
+        }
+    }
+    .await;
+    if let Err(error) = result {
+        die(&mut driver, &queue, &on_fatal, &error);
+    }
+}
+
+/// Whether the journal is blocked.
+fn settle(driver: &mut JournalDriver, wrote: Wrote) -> bool {
+    match wrote {
+        Wrote::All => {
+            driver.set_blocked(None);
+            false
+        }
+        Wrote::Blocked(why) => {
+            // Whatever the checkpoints have freed may be had by asking again.
+            driver.release = true;
+            driver.set_blocked(Some(&why));
+            true
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! One process's replicas over one journal: how they start, and how they end.
+
+mod start;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use weir_log::disk::Disk;
+use weir_model::{NodeId, ShardId};
+
+use crate::checkpoint::Checkpointer;
+use crate::clock::Clock;
+use crate::errors::{ProposeError, StartError};
+use crate::handle::ShardHandle;
+use crate::journal::queue::JournalQueue;
+use crate::leadership::Leadership;
+use crate::options::{Drive, NodeOptions};
+use crate::proposer::COMMANDS_WAITING_MAX;
+use crate::raft::network;
+use crate::raft::rpc::{Answer, Request};
+use crate::raft::types::Runtime;
+use crate::replica::Replica;
+use crate::segments::SegmentQueue;
+use crate::transport::Transport;
+
+/// How long a node that is shutting down waits for what is on its way.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// How long it waits for each shard's last checkpoint.
+const LAST_CHECKPOINT_MAX: Duration = Duration::from_secs(30);
+
+/// How often it looks.
+const DRAIN_STEP: Duration = Duration::from_millis(2);
+
+/// One process's replicas over one journal.
+pub struct Node {
+    id: NodeId,
+    seed: u64,
+    shards: BTreeMap<ShardId, Running>,
+    journal: Arc<JournalQueue>,
+    segments: Arc<SegmentQueue>,
+    stop: watch::Sender<bool>,
+    workers: Mutex<Workers>,
+}
+
+/// One shard that runs.
+struct Running {
+    handle: ShardHandle,
+    replica: Arc<Replica>,
+    checkpointer: Checkpointer,
+    in_flight: Arc<Semaphore>,
+    in_flight_max: usize,
+}
+
+/// Whatever works for the node.
+#[derive(Default)]
+struct Workers {
+    /// Of the shards, to be ended before the journal.
+    tasks: Vec<JoinHandle<()>>,
+    journal: Option<Worker>,
+    segments: Option<Worker>,
+}
+
+enum Worker {
+    Thread(thread::JoinHandle<()>),
+    Task(JoinHandle<()>),
+}
+
+impl Worker {
+    async fn join(self) {
+        match self {
+            Worker::Task(task) => drop(task.await),
+            Worker::Thread(thread) => {
+                let joined = tokio::task::spawn_blocking(move || drop(thread.join()));
+                drop(joined.await);
+            }
+        }
+    }
+}
+
+impl Node {
+    /// Opens the journal and the shards, applies again what no checkpoint covers, and begins to take
+    /// part. The time that takes depends on the journal's tail, never on the backlog.
+    pub async fn start(
+        options: NodeOptions,
+        disk: Arc<dyn Disk>,
+        transport: Arc<dyn Transport>,
+        clock: Arc<dyn Clock>,
+        drive: Drive,
+    ) -> Result<Arc<Node>, StartError> {
+        options.check()?;
+        let seed = options.seed;
+        let node = start::start(options, disk, transport, clock, drive);
+        Ok(Arc::new(Runtime::scope(seed, node).await?))
+    }
+
+    /// This node.
+    pub fn node_id(&self) -> NodeId {
+        self.id
+    }
+
+    /// A shard, if this node has a replica of it.
+    pub fn shard(&self, id: ShardId) -> Option<&ShardHandle> {
+        self.shards.get(&id).map(|running| &running.handle)
+    }
+
+    /// The shards that partitions and groups are placed on.
+    pub fn data_shards(&self) -> Vec<ShardId> {
+        self.shards.keys().copied().filter(|id| *id != ShardId::META).collect()
+    }
+
+    /// Waits until every shard has a leader, and what this node knows of it is no older than what it
+    /// knew before it was started.
+    pub async fn ready(&self) -> Result<(), ProposeError> {
+        for running in self.shards.values() {
+            let replica = &running.replica;
+            let mut leadership = replica.leadership.subscribe();
+            let settled = |leadership: &Leadership| {
+                if leadership.is_leader { leadership.ready } else { leadership.leader.is_some() }
+            };
+            if leadership.wait_for(settled).await.is_err() {
+                return Err(replica.stopped("it has stopped"));
+            }
+            let recovered = replica.raft.wait_for_recovery(None).await;
+            recovered.map_err(|error| replica.stopped(&error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Answers a call of another node. The transport has made sure that it is who it says.
+    pub async fn handle_rpc(&self, from: NodeId, shard: ShardId, request: Bytes) -> Bytes {
+        let Some(running) = self.shards.get(&shard) else {
+            return Answer::Refused(format!("node {} has no replica of shard {shard}", self.id)).encode();
+        };
+        match Request::decode(request) {
+            Ok(request) => {
+                // What the library draws here has a seed of its own, whoever polls this.
+                let seed = self.seed ^ (from.0 << 32) ^ u64::from(shard.0);
+                Runtime::scope(seed, network::answer(&running.replica.raft, request)).await
+            }
+            Err(error) => Answer::Refused(error.to_string()).encode(),
+        }
+    }
+
+    /// Takes no more commands, waits for those on their way, makes last checkpoints, seals the
+    /// journal, and ends.
+    pub async fn shutdown(&self) {
+        for running in self.shards.values() {
+            running.replica.close(ProposeError::ShuttingDown);
+        }
+        let drained = async {
+            while !self.shards.values().all(Running::is_drained) {
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+        };
+        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+            tracing::warn!("commands are still on their way; they may or may not be applied");
+        }
+        // Ends the checkpoints that come by themselves, so that the last ones find their turn.
+        self.stop.send_replace(true);
+        for (shard, running) in &self.shards {
+            let made = tokio::time::timeout(LAST_CHECKPOINT_MAX, running.checkpointer.make()).await;
+            if let Err(why) = made.unwrap_or_else(|_| Err("it took too long".to_owned())) {
+                tracing::warn!(%shard, why, "the last checkpoint was not made; the next start takes longer");
+            }
+        }
+        self.end_shards().await;
+        let (segments, journal) = {
+            let mut workers = self.workers.lock();
+            (workers.segments.take(), workers.journal.take())
+        };
+        self.segments.close();
+        if let Some(segments) = segments {
+            segments.join().await;
+        }
+        self.journal.close();
+        if let Some(journal) = journal {
+            journal.join().await;
+        }
+    }
+
+    /// Stops everything where it stands and writes nothing more, as a crash would.
+    pub async fn abandon(&self) {
+        for running in self.shards.values() {
+            running.replica.close(ProposeError::Stopped("the node was abandoned".to_owned()));
+        }
+        self.journal.fail("the node was abandoned");
+        self.stop.send_replace(true);
+        self.end_shards().await;
+        self.segments.close();
+        let workers = std::mem::take(&mut *self.workers.lock());
+        for worker in [workers.segments, workers.journal].into_iter().flatten() {
+            worker.join().await;
+        }
+    }
+
+    async fn end_shards(&self) {
+        for running in self.shards.values() {
+            if let Err(error) = running.replica.raft.shutdown().await {
+                tracing::warn!(%error, "a replica did not end in order");
+            }
+        }
+        let tasks = std::mem::take(&mut self.workers.lock().tasks);
+        for task in tasks {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}
+
+impl Running {
+    fn is_drained(&self) -> bool {
+        let nothing_waits = self.replica.submitted.capacity() == COMMANDS_WAITING_MAX;
+        nothing_waits && self.in_flight.available_permits() == self.in_flight_max
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.segments.close();
+        self.journal.close();
+        for task in self.workers.get_mut().tasks.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+/// What starting a thread for a worker may fail with, in words.
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Worker, StartError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    let thread =
+        thread.map_err(|error| StartError::Options(format!("the thread '{name}' cannot start: {error}")))?;
+    Ok(Worker::Thread(thread))
+}
+
+/// Whether workers are threads, and if not, how long a sync takes.
+fn sync_latency(drive: Drive) -> Option<Duration> {
+    match drive {
+        Drive::Threads => None,
+        Drive::Tasks { sync_latency } => Some(sync_latency),
+    }
+}

@@ -1,0 +1,416 @@
+//! Starting a node: the journal, the shards, what drives them, and their Raft groups, in this order.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::errors::{InitializeError, RaftError};
+use openraft::impls::EmptyNode;
+use openraft::{ServerState, SnapshotPolicy};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, watch};
+use weir_log::disk::Disk;
+use weir_log::journal::{Journal, JournalReader};
+use weir_model::{NodeId, ShardId};
+use weir_shard::{Recovered, SegmentWriter, Shard};
+
+use super::{Node, Running, Worker, Workers, spawn_thread, sync_latency};
+use crate::admission::{DiskSpace, Gate};
+use crate::blocking::Blocking;
+use crate::checkpoint::Checkpointer;
+use crate::clock::Clock;
+use crate::errors::{ProposeError, StartError};
+use crate::handle::ShardHandle;
+use crate::journal::driver::{self, JournalDriver, JournalStatus};
+use crate::journal::queue::JournalQueue;
+use crate::leadership::Leadership;
+use crate::options::{Drive, NodeOptions};
+use crate::proposer::{COMMANDS_WAITING_MAX, Proposer};
+use crate::raft::codec::decode_stored_membership;
+use crate::raft::log::{LogRecovery, LogStore, ShardLog};
+use crate::raft::machine::{MachineStatus, StateMachine};
+use crate::raft::network::Network;
+use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
+use crate::replica::Replica;
+use crate::segments::{SegmentDriver, SegmentQueue, SegmentSignal, ShardSegments};
+use crate::transport::Transport;
+
+/// What a record takes besides the command that it carries, generously.
+const RECORD_SPARE_BYTES: usize = 4096;
+
+/// Entries of one append to a follower; bytes bound it before.
+const APPEND_ENTRIES_MAX: u64 = 1024;
+
+/// Everything that is read from the disk before anything runs.
+struct Opened {
+    journal: Journal,
+    shards: BTreeMap<ShardId, OpenedShard>,
+}
+
+struct OpenedShard {
+    shard: Shard,
+    writer: SegmentWriter,
+    checkpoint: Option<SnapshotMeta>,
+    log: Arc<ShardLog>,
+}
+
+/// What all shards of a node share.
+struct Shared {
+    options: NodeOptions,
+    transport: Arc<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    blocking: Blocking,
+    queue: Arc<JournalQueue>,
+    reader: JournalReader,
+    status: Arc<JournalStatus>,
+    turn: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+}
+
+/// What a shard's Raft group is started over.
+struct Parts {
+    shard: Shard,
+    log: Arc<ShardLog>,
+    checkpoint: Option<SnapshotMeta>,
+    gate: Arc<Gate>,
+    signal: SegmentSignal,
+}
+
+pub(super) async fn start(
+    options: NodeOptions,
+    disk: Arc<dyn Disk>,
+    transport: Arc<dyn Transport>,
+    clock: Arc<dyn Clock>,
+    drive: Drive,
+) -> Result<Node, StartError> {
+    let blocking = Blocking::new(drive);
+    let opened = {
+        let (options, disk) = (options.clone(), Arc::clone(&disk));
+        blocking.run(move || open(&options, &disk)).await.map_err(StartError::Options)??
+    };
+    let available = disk.available_space(&options.data_dir)?;
+    let space = Arc::new(DiskSpace::new(available, options.disk_reserve_bytes));
+    let (stop, stopped) = watch::channel(false);
+    let shared = Shared {
+        transport,
+        clock,
+        blocking,
+        queue: Arc::new(JournalQueue::new(options.journal_queue_bytes_max)),
+        reader: opened.journal.reader(),
+        status: Arc::default(),
+        turn: Arc::new(Semaphore::new(1)),
+        stop: stopped,
+        options,
+    };
+
+    let logs = opened.shards.iter().map(|(id, shard)| (*id, Arc::clone(&shard.log))).collect();
+    let journal = JournalDriver::new(
+        opened.journal,
+        shared.options.journal.group_bytes_max,
+        logs,
+        Arc::clone(&shared.status),
+    );
+    let segments = Arc::new(SegmentQueue::default());
+    let mut node = Node {
+        id: shared.options.node,
+        seed: shared.options.seed,
+        shards: BTreeMap::new(),
+        journal: Arc::clone(&shared.queue),
+        segments: Arc::clone(&segments),
+        stop,
+        workers: Mutex::default(),
+    };
+
+    let mut parts = BTreeMap::new();
+    let mut writers = BTreeMap::new();
+    for (id, opened) in opened.shards {
+        let OpenedShard { shard, writer, checkpoint, log } = opened;
+        let gate = Arc::new(Gate::new(shared.options.admission_bytes_max, Arc::clone(&space)));
+        let signal = SegmentSignal::new(id, Arc::clone(&segments));
+        let (view, gate_of_writer, signal_of_writer) = (shard.view(), Arc::clone(&gate), signal.clone());
+        writers.insert(id, ShardSegments { writer, view, gate: gate_of_writer, signal: signal_of_writer });
+        parts.insert(id, Parts { shard, log, checkpoint, gate, signal });
+    }
+    let writers = SegmentDriver { shards: writers, on_fatal: shared.options.on_fatal.clone() };
+    let workers = node.workers.get_mut();
+    workers.journal = Some(drive_journal(journal, &shared, drive)?);
+    workers.segments = Some(drive_segments(writers, segments, drive)?);
+    workers.tasks.push(tokio::spawn(poll_disk(disk, space, shared.options.clone(), blocking)));
+
+    for (id, parts) in parts {
+        let running = start_shard(id, parts, &shared, node.workers.get_mut()).await?;
+        node.shards.insert(id, running);
+    }
+    Ok(node)
+}
+
+/// Reads everything from the disk. Blocks.
+fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartError> {
+    let directory = options.data_dir.join("journal");
+    let mut recoveries: BTreeMap<ShardId, LogRecovery> = BTreeMap::new();
+    let mut unreadable = None;
+    let (journal, report) = Journal::open(Arc::clone(disk), &directory, options.journal, &mut |record| {
+        let recovery = recoveries.entry(record.shard).or_default();
+        if let Err(why) = recovery.take(&record) {
+            let at = record.position;
+            unreadable.get_or_insert((record.shard, format!("{why} (at position {at})")));
+        }
+    })?;
+    if let Some((shard, why)) = unreadable {
+        return Err(StartError::JournalRecord { directory, shard, why });
+    }
+    tracing::info!(
+        files = report.files,
+        records = report.records,
+        end = journal.end().0,
+        "the journal is open"
+    );
+    let shards_dir = options.data_dir.join("shards");
+    disk.create_dir_all(&shards_dir)?;
+    check_shards(options, &**disk, &shards_dir, recoveries.keys().copied())?;
+
+    let mut shards = BTreeMap::new();
+    for id in (0..=options.data_shards).map(ShardId) {
+        let recovery = recoveries.remove(&id).unwrap_or_default();
+        shards.insert(id, open_shard(options, disk, &shards_dir, id, recovery)?);
+    }
+    Ok(Opened { journal, shards })
+}
+
+fn open_shard(
+    options: &NodeOptions,
+    disk: &Arc<dyn Disk>,
+    shards_dir: &Path,
+    id: ShardId,
+    recovery: LogRecovery,
+) -> Result<OpenedShard, StartError> {
+    let failed = |why: String| StartError::Shard { shard: id, why };
+    let dir: PathBuf = shards_dir.join(id.to_string());
+    let (shard, writer, recovered) =
+        Shard::open(Arc::clone(disk), dir, id, options.shard).map_err(|error| failed(error.to_string()))?;
+    let checkpoint = checkpoint_of(&recovered).map_err(failed)?;
+    let log = Arc::new(ShardLog::new(id, options.log_cache_bytes));
+    let covered: Option<LogId> = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
+    recovery.finish(&log, covered).map_err(|(from, to)| StartError::MissingEntries {
+        shard: id,
+        from,
+        to,
+    })?;
+    Ok(OpenedShard { shard, writer, checkpoint, log })
+}
+
+/// What a shard's checkpoint is to the consensus library. A shard that never had an entry has none.
+fn checkpoint_of(recovered: &Recovered) -> Result<Option<SnapshotMeta>, String> {
+    if recovered.raft_meta.is_empty() {
+        return Ok(None);
+    }
+    let last_membership =
+        decode_stored_membership(recovered.raft_meta.clone()).map_err(|error| error.to_string())?;
+    let last_log_id = Some(log_id(recovered.applied_term, recovered.applied_index));
+    Ok(Some(SnapshotMeta { last_log_id, last_membership }))
+}
+
+/// Shards cannot be taken away: what is in them would be out of reach.
+fn check_shards(
+    options: &NodeOptions,
+    disk: &dyn Disk,
+    shards_dir: &Path,
+    in_journal: impl Iterator<Item = ShardId>,
+) -> Result<(), StartError> {
+    let in_dir = disk.list(shards_dir)?;
+    let in_dir = in_dir.iter().filter_map(|entry| entry.name.parse().ok()).map(ShardId);
+    match in_dir.chain(in_journal).max() {
+        Some(highest) if highest.0 > options.data_shards => Err(StartError::Options(format!(
+            "{} holds shard {highest}, but only {} data shards are asked for; a shard cannot be taken away",
+            options.data_dir.display(),
+            options.data_shards
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn drive_journal(driver: JournalDriver, shared: &Shared, drive: Drive) -> Result<Worker, StartError> {
+    let queue = Arc::clone(&shared.queue);
+    let (idle, on_fatal) = (shared.options.journal_idle, shared.options.on_fatal.clone());
+    match sync_latency(drive) {
+        None => spawn_thread("journal", move || driver::run_thread(driver, &queue, idle, &on_fatal)),
+        Some(latency) => {
+            Ok(Worker::Task(tokio::spawn(driver::run_task(driver, queue, idle, latency, on_fatal))))
+        }
+    }
+}
+
+fn drive_segments(
+    driver: SegmentDriver,
+    queue: Arc<SegmentQueue>,
+    drive: Drive,
+) -> Result<Worker, StartError> {
+    match drive {
+        Drive::Threads => spawn_thread("segments", move || driver.run_thread(&queue)),
+        Drive::Tasks { .. } => Ok(Worker::Task(tokio::spawn(driver.run_task(queue)))),
+    }
+}
+
+/// Keeps asking how much space there is.
+async fn poll_disk(disk: Arc<dyn Disk>, space: Arc<DiskSpace>, options: NodeOptions, blocking: Blocking) {
+    loop {
+        tokio::time::sleep(options.disk_poll).await;
+        space.begin_poll();
+        let (disk, dir) = (Arc::clone(&disk), options.data_dir.clone());
+        match blocking.run(move || disk.available_space(&dir)).await {
+            Ok(Ok(available)) => space.end_poll(available),
+            Ok(Err(error)) => tracing::warn!(%error, "the free space is not known"),
+            Err(_) => return,
+        }
+    }
+}
+
+async fn start_shard(
+    id: ShardId,
+    parts: Parts,
+    shared: &Shared,
+    workers: &mut Workers,
+) -> Result<Running, StartError> {
+    let Parts { shard, log, checkpoint, gate, signal } = parts;
+    let options = &shared.options;
+    let view = shard.view();
+    let pristine = log.is_pristine();
+    let applied = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
+    let membership = checkpoint.as_ref().map(|meta| meta.last_membership.clone()).unwrap_or_default();
+    let machine_status = Arc::new(MachineStatus::new(checkpoint));
+    let machine = StateMachine::new(
+        shard,
+        Arc::clone(&log),
+        Arc::clone(&machine_status),
+        signal.clone(),
+        applied,
+        membership,
+        2 * options.admission_bytes_max,
+    );
+    let store =
+        LogStore::new(Arc::clone(&log), Arc::clone(&shared.queue), shared.reader.clone(), shared.blocking);
+    let network = Network { node: options.node, shard: id, transport: Arc::clone(&shared.transport) };
+    let config = raft_config(id, options)?;
+    let failed = |why: String| StartError::Raft { shard: id, why };
+    let raft = RaftHandle::new(options.node.0, Arc::new(config), network, store, machine)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    if pristine && options.voters.contains(&options.node) {
+        let members: BTreeMap<u64, EmptyNode> =
+            options.voters.iter().map(|node| (node.0, EmptyNode::new())).collect();
+        match raft.initialize(members).await {
+            // Another voter was faster.
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+            Err(error) => return Err(failed(error.to_string())),
+        }
+    }
+    elect_if_alone(&raft).await;
+
+    let (submitted, receiver) = mpsc::channel(COMMANDS_WAITING_MAX);
+    let leadership = Arc::new(watch::channel(Leadership::default()).0);
+    let in_flight = Arc::new(Semaphore::new(options.proposals_in_flight_max));
+    let replica = Arc::new(Replica {
+        shard: id,
+        raft: raft.clone(),
+        view: view.clone(),
+        gate: Arc::clone(&gate),
+        submitted,
+        leadership: Arc::clone(&leadership),
+        machine: Arc::clone(&machine_status),
+        command_bytes_max: options.journal.group_bytes_max.saturating_sub(RECORD_SPARE_BYTES),
+        closed: Mutex::default(),
+    });
+    let proposer = Proposer {
+        node: options.node,
+        raft: raft.clone(),
+        clock: Arc::clone(&shared.clock),
+        gate,
+        submitted: receiver,
+        leadership: leadership.subscribe(),
+        leading: leadership,
+        in_flight: Arc::clone(&in_flight),
+        last_time: view.entry_time(),
+        held: None,
+    };
+    let checkpointer = Checkpointer {
+        raft,
+        log,
+        machine: machine_status,
+        segments: signal,
+        journal: Arc::clone(&shared.status),
+        blocking: shared.blocking,
+        turn: Arc::clone(&shared.turn),
+        checkpoint_bytes: options.checkpoint_bytes,
+    };
+    workers.tasks.extend([
+        tokio::spawn(watch_leadership(Arc::clone(&replica))),
+        tokio::spawn(proposer.run()),
+        tokio::spawn(checkpointer.clone().run(shared.stop.clone())),
+    ]);
+    Ok(Running {
+        handle: ShardHandle::new(Arc::clone(&replica)),
+        replica,
+        checkpointer,
+        in_flight,
+        in_flight_max: options.proposals_in_flight_max,
+    })
+}
+
+fn raft_config(id: ShardId, options: &NodeOptions) -> Result<openraft::Config, StartError> {
+    let ms = |duration: std::time::Duration| duration.as_millis() as u64;
+    let config = openraft::Config {
+        cluster_name: format!("shard {id}"),
+        heartbeat_interval: ms(options.timing.heartbeat),
+        election_timeout_min: ms(options.timing.election_min),
+        election_timeout_max: ms(options.timing.election_max),
+        // Time for one append to be sent, written and synced; a follower that is busy is not dead.
+        install_snapshot_timeout: 60_000,
+        max_payload_entries: APPEND_ENTRIES_MAX,
+        // Checkpoints and purges are decided on by bytes.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        replication_lag_threshold: u64::MAX,
+        enable_pre_vote: Some(true),
+        // A leader that restarts may lack entries that it had sent and that others have committed:
+        // going on in the same term it would give their places to other entries.
+        enable_leader_restore: Some(false),
+        ..openraft::Config::default()
+    };
+    config.validate().map_err(|error| StartError::Raft { shard: id, why: error.to_string() })
+}
+
+/// The only voter need not wait for anybody to be silent.
+async fn elect_if_alone(raft: &RaftHandle) {
+    let metrics = raft.server_metrics().borrow_watched().clone();
+    let mut voters = metrics.membership_config.voter_ids();
+    if voters.next() == Some(metrics.id) && voters.next().is_none() {
+        let _ = raft.trigger().elect(false).await;
+    }
+}
+
+/// Shows every change of leadership, for as long as the replica runs.
+async fn watch_leadership(replica: Arc<Replica>) {
+    let mut metrics = replica.raft.server_metrics();
+    loop {
+        let (leader, is_leader, term) = {
+            let now = metrics.borrow_watched();
+            (now.current_leader.map(NodeId), now.state == ServerState::Leader, now.vote.leader_id.term)
+        };
+        replica.leadership.send_if_modified(|leadership| {
+            let ready = is_leader && leadership.ready && leadership.term == term;
+            let now = Leadership { leader, is_leader, ready, term };
+            let changed = *leadership != now;
+            *leadership = now;
+            changed
+        });
+        if metrics.changed().await.is_err() {
+            break;
+        }
+    }
+    let why = replica.raft.metrics().borrow_watched().running_state.clone();
+    let why = why.err().map_or_else(|| "it has stopped".to_owned(), |fatal| fatal.to_string());
+    tracing::error!(shard = %replica.shard, why, "a replica has stopped");
+    replica.close(ProposeError::Stopped(why));
+    replica.leadership.send_replace(Leadership::default());
+}

@@ -1,0 +1,225 @@
+//! The consensus library's messages over our transport.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::{AnyError, EmptyNode, OptionalSend};
+use weir_model::{NodeId, ShardId};
+
+use super::machine::CheckpointHandle;
+use super::rpc::{Answer, Request};
+use super::types::{Config, Vote};
+use crate::transport::{Transport, TransportError};
+
+/// Appends to one follower that are on their way at the same time.
+const APPENDS_IN_FLIGHT_MAX: usize = 16;
+
+type Snapshot = openraft::alias::SnapshotOf<Config, CheckpointHandle>;
+type RpcResult<T> = Result<T, RPCError<Config>>;
+
+/// Makes connections of one shard to other nodes.
+pub(crate) struct Network {
+    pub node: NodeId,
+    pub shard: ShardId,
+    pub transport: Arc<dyn Transport>,
+}
+
+impl RaftNetworkFactory<Config> for Network {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: u64, _: &EmptyNode) -> Peer {
+        Peer {
+            from: self.node,
+            to: NodeId(target),
+            shard: self.shard,
+            transport: Arc::clone(&self.transport),
+        }
+    }
+}
+
+/// One shard's way to one other node.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) shard: ShardId,
+    transport: Arc<dyn Transport>,
+}
+
+impl Peer {
+    pub(crate) async fn call(
+        &self,
+        request: Request,
+        option: &RPCOption,
+        action: RPCTypes,
+    ) -> RpcResult<Answer> {
+        let limit = option.hard_ttl();
+        let call = self.transport.call(self.to, self.shard, request.encode());
+        let answer = match tokio::time::timeout(limit, call).await {
+            Ok(answer) => answer.map_err(rpc_error)?,
+            Err(_) => {
+                return Err(RPCError::Timeout(Timeout {
+                    action,
+                    id: self.from.0,
+                    target: self.to.0,
+                    timeout: limit,
+                }));
+            }
+        };
+        match Answer::decode(answer) {
+            Ok(Answer::Refused(why)) => Err(network_error(why)),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(network_error(error)),
+        }
+    }
+
+    async fn append(
+        &self,
+        request: AppendEntriesRequest<Config>,
+        option: &RPCOption,
+    ) -> RpcResult<AppendEntriesResponse<Config>> {
+        match self.call(Request::Append(request), option, RPCTypes::AppendEntries).await? {
+            Answer::Append(response) => Ok(response),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn rpc_error(error: TransportError) -> RPCError<Config> {
+    match error {
+        TransportError::Unreachable(_) => RPCError::Unreachable(Unreachable::from_string(error.to_string())),
+        TransportError::Failed { .. } => network_error(error),
+    }
+}
+
+fn network_error(why: impl ToString) -> RPCError<Config> {
+    RPCError::Network(NetworkError::from_string(why.to_string()))
+}
+
+fn unexpected() -> RPCError<Config> {
+    network_error("the answer is one to another question")
+}
+
+impl RaftNetworkV2<Config> for Peer {
+    type SnapshotData = CheckpointHandle;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Config>,
+        option: RPCOption,
+    ) -> RpcResult<AppendEntriesResponse<Config>> {
+        self.append(request, &option).await
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, RpcResult<BoxStream<'s, RpcResult<StreamAppendResult<Config>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Config>> + OptionalSend + Unpin + 'static,
+    {
+        let peer = self.clone();
+        let answers = input
+            .map(move |request| {
+                let (peer, option) = (peer.clone(), option.clone());
+                let prev = request.prev_log_id;
+                let last = request.entries.last().map(|entry| entry.log_id).or(prev);
+                async move {
+                    let response = peer.append(request, &option).await?;
+                    let whole = match &response {
+                        AppendEntriesResponse::PartialSuccess(upto) => *upto == last,
+                        response => response.is_success(),
+                    };
+                    Ok((response.into_stream_result(prev, last), whole))
+                }
+            })
+            .buffered(APPENDS_IN_FLIGHT_MAX);
+        // What was sent behind an append that did not go through means nothing.
+        let answers = stream::unfold(Some(Box::pin(answers)), |answers| async move {
+            let mut answers = answers?;
+            match answers.next().await? {
+                Ok((result, whole)) => {
+                    let go_on = whole && result.is_ok();
+                    Some((Ok(result), go_on.then_some(answers)))
+                }
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Box::pin(async move { Ok(Box::pin(answers) as BoxStream<'s, _>) })
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Config>,
+        option: RPCOption,
+    ) -> RpcResult<VoteResponse<Config>> {
+        match self.call(Request::Vote(request), &option, RPCTypes::Vote).await? {
+            Answer::Vote(response) => Ok(response),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Config>,
+        option: RPCOption,
+    ) -> RpcResult<VoteResponse<Config>> {
+        match self.call(Request::PreVote(request), &option, RPCTypes::Vote).await? {
+            Answer::Vote(response) => Ok(response),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Config>, StreamingError<Config>> {
+        let _ = (vote, snapshot, cancel, option);
+        let why = "sending a shard's checkpoint to another node is not supported yet";
+        Err(StreamingError::Unreachable(Unreachable::new(&AnyError::error(why))))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Config>,
+        option: RPCOption,
+    ) -> RpcResult<TransferLeaderResponse<Config>> {
+        match self.call(Request::Transfer(request), &option, RPCTypes::TransferLeader).await? {
+            Answer::Transfer => Ok(Ok(())),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// Answers a request of another node.
+pub(crate) async fn answer(raft: &super::types::RaftHandle, request: Request) -> Bytes {
+    let answer = match request {
+        Request::Append(request) => {
+            raft.append_entries(request).await.map(Answer::Append).map_err(|e| e.to_string())
+        }
+        Request::Vote(request) => raft.vote(request).await.map(Answer::Vote).map_err(|e| e.to_string()),
+        Request::PreVote(request) => {
+            raft.pre_vote(request).await.map(Answer::Vote).map_err(|e| e.to_string())
+        }
+        Request::Transfer(request) => match raft.handle_transfer_leader(request).await {
+            Ok(Ok(())) => Ok(Answer::Transfer),
+            Ok(Err(refused)) => Err(refused.to_string()),
+            Err(fatal) => Err(fatal.to_string()),
+        },
+        Request::Snapshot(_) => Err("this node does not take checkpoints of other nodes yet".to_owned()),
+    };
+    answer.unwrap_or_else(Answer::Refused).encode()
+}

@@ -1,0 +1,230 @@
+//! What nodes say to each other about a shard, as bytes.
+//!
+//! ```text
+//! request = version u8 (1), kind u8, body
+//! answer  = version u8 (1), kind u8 (that of the request, or 0 for a refusal), body
+//!
+//! refusal         = words
+//! 1 append        = vote, prev log id, commit log id, count u32, (length u32, raft entry)*
+//!   answered by     0 success | 1 partial, log id | 2 conflict | 3 higher vote, vote
+//! 2 vote, 3 pre-vote = vote, last log id, transfer u8
+//!   answered by     vote, granted u8, last log id
+//! 4 transfer      = vote, to u64, last log id
+//!   answered by     nothing more: it was taken
+//! 5 snapshot      = see the module `snapshot`
+//! ```
+//!
+//! A reader trusts no length and no count. Batches are slices of the buffer that a message arrived
+//! in, and are sent as chunks of their own.
+
+use bytes::Bytes;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+};
+use weir_model::wire::{DecodeError, Reader, Writer};
+
+use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
+use super::types::Config;
+
+const VERSION: u8 = 1;
+
+const REFUSED: u8 = 0;
+const APPEND: u8 = 1;
+const VOTE: u8 = 2;
+const PRE_VOTE: u8 = 3;
+const TRANSFER: u8 = 4;
+const SNAPSHOT: u8 = 5;
+
+/// A message to a shard of another node.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    Append(AppendEntriesRequest<Config>),
+    Vote(VoteRequest<Config>),
+    PreVote(VoteRequest<Config>),
+    Transfer(TransferLeaderRequest<Config>),
+    /// A part of a snapshot, in an encoding of its own.
+    Snapshot(Bytes),
+}
+
+/// What it answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Refused(String),
+    Append(AppendEntriesResponse<Config>),
+    Vote(VoteResponse<Config>),
+    /// It was taken.
+    Transfer,
+    Snapshot(Bytes),
+}
+
+impl Request {
+    /// The message as chunks. Those of the entries' batches are shared.
+    pub(crate) fn encode(&self) -> Vec<Bytes> {
+        let mut out = Writer::new();
+        out.u8(VERSION);
+        match self {
+            Request::Append(request) => return encode_append(out, request),
+            Request::Vote(request) => encode_vote_request(&mut out, VOTE, request),
+            Request::PreVote(request) => encode_vote_request(&mut out, PRE_VOTE, request),
+            Request::Transfer(request) => {
+                out.u8(TRANSFER);
+                encode_vote(&mut out, request.from_leader());
+                out.u64(*request.to_node_id());
+                encode_log_id(&mut out, &request.last_log_id().copied());
+            }
+            Request::Snapshot(part) => {
+                out.u8(SNAPSHOT);
+                return vec![out.finish(), part.clone()];
+            }
+        }
+        vec![out.finish()]
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Request, DecodeError> {
+        let mut r = Reader::new("a message between nodes", bytes);
+        if r.u8()? != VERSION {
+            return Err(r.error("its version is not known to this binary"));
+        }
+        let request = match r.u8()? {
+            APPEND => Request::Append(decode_append(&mut r)?),
+            VOTE => Request::Vote(decode_vote_request(&mut r)?),
+            PRE_VOTE => Request::PreVote(decode_vote_request(&mut r)?),
+            TRANSFER => {
+                let (from, to) = (decode_vote(&mut r)?, r.u64()?);
+                Request::Transfer(TransferLeaderRequest::new(from, to, decode_log_id(&mut r)?))
+            }
+            SNAPSHOT => Request::Snapshot(r.raw(r.remaining())?),
+            _ => return Err(r.error("its kind is not known to this binary")),
+        };
+        r.finish()?;
+        Ok(request)
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Writer::new();
+        out.u8(VERSION);
+        match self {
+            Answer::Refused(why) => {
+                out.u8(REFUSED);
+                out.str(why);
+            }
+            Answer::Append(response) => {
+                out.u8(APPEND);
+                match response {
+                    AppendEntriesResponse::Success => out.u8(0),
+                    AppendEntriesResponse::PartialSuccess(id) => {
+                        out.u8(1);
+                        encode_log_id(&mut out, id);
+                    }
+                    AppendEntriesResponse::Conflict => out.u8(2),
+                    AppendEntriesResponse::HigherVote(vote) => {
+                        out.u8(3);
+                        encode_vote(&mut out, vote);
+                    }
+                }
+            }
+            Answer::Vote(response) => {
+                out.u8(VOTE);
+                encode_vote(&mut out, &response.vote);
+                out.u8(u8::from(response.vote_granted));
+                encode_log_id(&mut out, &response.last_log_id);
+            }
+            Answer::Transfer => out.u8(TRANSFER),
+            Answer::Snapshot(answer) => {
+                out.u8(SNAPSHOT);
+                out.raw(answer);
+            }
+        }
+        out.finish()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Answer, DecodeError> {
+        let mut r = Reader::new("an answer between nodes", bytes);
+        if r.u8()? != VERSION {
+            return Err(r.error("its version is not known to this binary"));
+        }
+        let answer = match r.u8()? {
+            REFUSED => Answer::Refused(r.str()?),
+            APPEND => Answer::Append(match r.u8()? {
+                0 => AppendEntriesResponse::Success,
+                1 => AppendEntriesResponse::PartialSuccess(decode_log_id(&mut r)?),
+                2 => AppendEntriesResponse::Conflict,
+                3 => AppendEntriesResponse::HigherVote(decode_vote(&mut r)?),
+                _ => return Err(r.error("a result is not known to this binary")),
+            }),
+            VOTE => {
+                let (vote, granted) = (decode_vote(&mut r)?, r.bool()?);
+                Answer::Vote(VoteResponse::new(vote, decode_log_id(&mut r)?, granted))
+            }
+            TRANSFER => Answer::Transfer,
+            SNAPSHOT => Answer::Snapshot(r.raw(r.remaining())?),
+            _ => return Err(r.error("its kind is not known to this binary")),
+        };
+        r.finish()?;
+        Ok(answer)
+    }
+}
+
+fn encode_append(mut out: Writer, request: &AppendEntriesRequest<Config>) -> Vec<Bytes> {
+    out.u8(APPEND);
+    encode_vote(&mut out, &request.vote);
+    encode_log_id(&mut out, &request.prev_log_id);
+    encode_log_id(&mut out, &request.leader_commit);
+    out.u32(request.entries.len() as u32);
+    let mut chunks = Vec::with_capacity(1 + 3 * request.entries.len());
+    for entry in &request.entries {
+        let encoded = encode_entry(entry);
+        out.u32(encoded.iter().map(Bytes::len).sum::<usize>() as u32);
+        for chunk in encoded {
+            if chunk.len() < COPY_BELOW_BYTES {
+                out.raw(&chunk);
+            } else {
+                chunks.push(out.take());
+                chunks.push(chunk);
+            }
+        }
+    }
+    if !out.is_empty() {
+        chunks.push(out.finish());
+    }
+    chunks
+}
+
+/// Chunks below this are copied: sending a chunk by itself costs about as much.
+const COPY_BELOW_BYTES: usize = 512;
+
+fn decode_append(r: &mut Reader) -> Result<AppendEntriesRequest<Config>, DecodeError> {
+    let vote = decode_vote(r)?;
+    let prev_log_id = decode_log_id(r)?;
+    let leader_commit = decode_log_id(r)?;
+    let entries = r.list(21, |r| decode_entry(r.bytes()?))?;
+    let mut next = prev_log_id.map_or(0, |id| id.index.saturating_add(1));
+    for entry in &entries {
+        if entry.log_id.index != next {
+            return Err(r.error("entries do not follow each other"));
+        }
+        next = next.saturating_add(1);
+    }
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+}
+
+fn encode_vote_request(out: &mut Writer, kind: u8, request: &VoteRequest<Config>) {
+    out.u8(kind);
+    encode_vote(out, &request.vote);
+    encode_log_id(out, &request.last_log_id);
+    out.u8(u8::from(request.leadership_transfer));
+}
+
+fn decode_vote_request(r: &mut Reader) -> Result<VoteRequest<Config>, DecodeError> {
+    let mut request = VoteRequest::new(decode_vote(r)?, decode_log_id(r)?);
+    request.leadership_transfer = r.bool()?;
+    Ok(request)
+}
+
+/// Reads whatever bytes come as a request and as an answer; for fuzzing.
+pub(crate) fn decode_anything(bytes: Bytes) {
+    let _ = Request::decode(bytes.clone());
+    let _ = Answer::decode(bytes);
+}

@@ -1,0 +1,4 @@
+//! Whole nodes over simulated disks, in one thread and by a clock that only moves when all wait.
+
+mod alone;
+mod support;
