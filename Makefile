@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test fuzz clients kills tidy
+.PHONY: help run demo build test test-long bench fuzz clients kills tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,6 +20,14 @@ build: ## the binary as the tests use it (dev profile)
 
 test: ## everything that a change must pass: format, lints, build, tests, tidiness
 	@suites/stages test
+
+test-long: ## 1,000 kills, Kafka's own dump tool, whole foreign suites, licences (hours)
+	@suites/stages test-long
+
+# WRITE=1 puts the result into docs/benchmarks.md.
+bench: ## Weir beside the real Apache Kafka, same machine and client (QUICK=1: under three minutes)
+	cargo build --release --locked --package weir
+	@bench/run $(if $(QUICK),--quick) $(if $(WRITE),--write)
 
 FUZZ_SECONDS ?= 60
 fuzz: ## every parser under libFuzzer, FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)

@@ -155,17 +155,20 @@ class Broker:
         self.kill()
 
 
-def weir(data_dir: Path, *, profile: str = "debug", arguments: tuple[str, ...] = ()) -> Broker:
+def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | None = None) -> Broker:
+    """Weir; every setting is a flag of its name."""
     binary = weir_binary(profile)
     if not binary.exists():
         build = "make build" if profile == "debug" else "cargo build --release"
         raise BrokerFailed(f"{binary} is not there; run `{build}`, or name another in WEIR_BINARY")
-    return Broker([str(binary), "serve", *arguments], data_dir, ("kafka", "http"))
+    flags = [f"--{name}={value}" for name, value in (settings or {}).items()]
+    return Broker([str(binary), "serve", *flags], data_dir, ("kafka", "http"))
 
 
-def kafka(data_dir: Path) -> Broker:
+def kafka(data_dir: Path, *, settings: dict[str, str] | None = None) -> Broker:
     """Apache Kafka with its own defaults, by the launcher that the benchmark uses too."""
-    return Broker([str(BENCH / "kafka"), "serve"], data_dir)
+    flags = [word for name, value in (settings or {}).items() for word in ("--set", f"{name}={value}")]
+    return Broker([str(BENCH / "kafka"), "serve", *flags], data_dir)
 
 
 PEERS = {"weir": weir, "kafka": kafka}

@@ -148,3 +148,75 @@ def go_suite() -> Path:
         run(["go", "test", "-c", "-o", target / "clients.test", "."], cwd=directory, env={"GOFLAGS": "-mod=readonly"})
 
     return installed("go", _sources(directory, "*.go", "go.mod", "go.sum"), install) / "clients.test"
+
+
+# The crate that carries the whole source of librdkafka, its benchmark and its tests.
+RDKAFKA_CRATE = ("rdkafka-sys", "=4.10.0")
+
+
+def librdkafka() -> Path:
+    """librdkafka's sources, built with their own configure and make; `examples/` and `tests/` beside."""
+
+    def install(directory: Path) -> None:
+        project = directory / "fetch"
+        (project / "src").mkdir(parents=True)
+        (project / "src" / "lib.rs").write_text("")
+        name, version = RDKAFKA_CRATE
+        (project / "Cargo.toml").write_text(
+            f'[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
+            f'[dependencies]\n{name} = "{version}"\n[workspace]\n'
+        )
+        run(["cargo", "vendor", "--quiet", "--versioned-dirs", "vendor"], cwd=project)
+        (crate,) = (project / "vendor").glob(f"{name}-*")
+        source = directory / "librdkafka"
+        shutil.copytree(crate / "librdkafka", source)
+        (directory / "version").write_text(crate.name)
+        shutil.rmtree(project)
+        # A published crate keeps no file modes.
+        for script in [source / "configure", source / "lds-gen.py", *(source / "mklove").rglob("*")]:
+            if script.is_file():
+                script.chmod(0o755)
+        without = ["--disable-ssl", "--disable-gssapi", "--disable-sasl", "--disable-curl"]
+        run(["./configure", *without], cwd=source)
+        run(["make", "-j2", "libs"], cwd=source)
+        run(["make", "-C", "examples", "rdkafka_performance"], cwd=source)
+
+    return installed("librdkafka", " ".join(RDKAFKA_CRATE), install) / "librdkafka"
+
+
+def librdkafka_tests() -> Path:
+    """The directory of librdkafka's own test suite, with its `test-runner` built."""
+    directory = librdkafka() / "tests"
+    with _locked("librdkafka-tests"):
+        if not (directory / "test-runner").exists():
+            print("building librdkafka's test-runner", flush=True)
+            run(["make", "-j2", "build"], cwd=directory)
+    return directory
+
+
+FRANZ_GO = "github.com/twmb/franz-go/pkg/kgo"
+
+
+def franz_go_tests() -> Path:
+    """franz-go's own tests as a binary, of the version that `suites/go` pins."""
+    pinned = next(line.split()[-1] for line in (SUITES / "go" / "go.mod").read_text().splitlines() if "franz-go v" in line)
+
+    def install(directory: Path) -> None:
+        (directory / "go.mod").write_text("module foreign\n\ngo 1.26.0\n")
+        (directory / "foreign.go").write_text(f'package foreign\n\nimport _ "{FRANZ_GO}"\n')
+        run(["go", "get", "-t", f"{FRANZ_GO}@{pinned}"], cwd=directory)
+        run(["go", "test", "-c", "-o", "kgo.test", FRANZ_GO], cwd=directory)
+
+    return installed("franz-go-tests", pinned, install) / "kgo.test"
+
+
+CARGO_DENY = "0.20.2"
+
+
+def cargo_deny() -> Path:
+    """cargo-deny, which checks `deny.toml`."""
+
+    def install(directory: Path) -> None:
+        run(["cargo", "install", "--quiet", "--locked", "--root", directory, f"cargo-deny@{CARGO_DENY}"])
+
+    return installed("cargo-deny", CARGO_DENY, install) / "bin" / "cargo-deny"
