@@ -14,6 +14,8 @@ FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT, OFFSET_FETCH
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
 RETRIABLE = (COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
+# Version 0 of the consumer protocol: no partition, and no data of the user's.
+ASSIGNMENT = struct.pack(">hii", 0, 0, -1)
 SESSION_MS = 60_000
 RETRY_SECONDS = 20.0
 
@@ -74,6 +76,10 @@ class GroupProbe:
             if error := self._retrying(self._commit):
                 self.complaints.append(f"OffsetCommit answered error {error}")
 
+    def _subscription(self) -> bytes:
+        """Version 0 of the consumer protocol: the topics, and no data of the user's."""
+        return struct.pack(">hi", 0, 1) + _string(self.topic) + struct.pack(">i", -1)
+
     def _find_coordinator(self) -> int:
         # Version 1: throttle time, then the error.
         answer = call(self.connection, FIND_COORDINATOR, 1, _string(self.group) + b"\0")
@@ -85,7 +91,7 @@ class GroupProbe:
 
     def _join(self) -> int:
         body = _string(self.group) + struct.pack(">ii", SESSION_MS, SESSION_MS) + _string(self.member)
-        body += _string("consumer") + struct.pack(">i", 1) + _string("probe") + _bytes(b"")
+        body += _string("consumer") + struct.pack(">i", 1) + _string("probe") + _bytes(self._subscription())
         # Version 4: throttle time, error, generation, protocol, leader, member.
         answer = call(self.connection, JOIN_GROUP, 4, body)
         error, generation = struct.unpack_from(">hi", answer, 4)
@@ -108,7 +114,7 @@ class GroupProbe:
 
     def _sync(self) -> int:
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member)
-        body += struct.pack(">i", 1) + _string(self.member) + _bytes(b"assigned")
+        body += struct.pack(">i", 1) + _string(self.member) + _bytes(ASSIGNMENT)
         return struct.unpack_from(">h", call(self.connection, SYNC_GROUP, 1, body), 4)[0]
 
     def _commit(self) -> int:

@@ -6,6 +6,7 @@ library does by itself. They stop on SIGTERM, after everything still under way h
 
 import random
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,19 +67,22 @@ def produce(
     """Sends numbered records, each partition with a sequence of its own, and notes what was acknowledged."""
     stopping = Stopping()
     dice = random.Random(f"{seed} {role.name}")
+    refused: list[KafkaError] = []
+    fatal: list[KafkaError] = []
     producer = Producer(
         {
             **PATIENT,
             "bootstrap.servers": bootstrap,
             "message.timeout.ms": MESSAGE_TIMEOUT_MS,
             "queue.buffering.max.messages": 100_000,
+            # A fatal error would otherwise be raised out of `poll`, in the middle of other callbacks.
+            "error_cb": lambda error: fatal.append(error) if error.fatal() else None,
             **role.settings,
         }
     )
     places = [(topic, partition) for topic in topics for partition in range(partitions)]
     sequences = dict.fromkeys(places, 0)
     filler = "".join(dice.choices("weir, lake and river", k=4096))
-    refused: list[KafkaError] = []
 
     with ledger_path.open("w", buffering=1 << 16) as ledger:
 
@@ -92,7 +96,7 @@ def produce(
 
         due = 0.0
         before = time.monotonic()
-        while not stopping.asked and not refused:
+        while not stopping.asked and not refused and not fatal:
             now = time.monotonic()
             due = min(due + (now - before) * rate, rate * 0.2)
             before = now
@@ -104,11 +108,13 @@ def produce(
                 sequences[place] += 1
                 due -= 1
             producer.poll(TICK_SECONDS)
-        unanswered = producer.flush(FLUSH_SECONDS)
+        unanswered = 0 if refused or fatal else producer.flush(FLUSH_SECONDS)
+    if fatal:
+        sys.exit(f"{role.name}: {fatal[0].str()}")
     if refused:
-        raise SystemExit(f"{role.name}: a record was refused: {refused[0]}")
+        sys.exit(f"{role.name}: a record was refused: {refused[0].str()}")
     if unanswered:
-        raise SystemExit(f"{role.name}: {unanswered} records had no answer after {FLUSH_SECONDS:.0f} s")
+        sys.exit(f"{role.name}: {unanswered} records had no answer after {FLUSH_SECONDS:.0f} s")
 
 
 def consume(name: str, bootstrap: str, topics: list[str], seed: int, ledger_path: Path) -> None:
