@@ -11,7 +11,7 @@
 //! `apply` clones a pointer. Entries leave memory, oldest first, when they are durable here and
 //! applied and the others take more room than is set; they are then read back by their position.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
@@ -419,22 +419,21 @@ impl RaftLogReader<Config> for LogStore {
     }
 
     async fn get_key_log_ids(&mut self, range: RangeInclusive<LogId>) -> Result<Vec<LogId>, io::Error> {
+        // The last log id of each leader, which is what the library's own search returns; its
+        // description speaks of the first.
         let state = self.log.state.lock();
-        let (start, end) = (*range.start(), *range.end());
-        let mut ids = BTreeMap::from([(start.index, start), (end.index, end)]);
-        let from = clamp((start.index + 1).max(state.first) - state.first, &state);
-        let mut term = term_of(&start);
-        for (at, slot) in state.slots.iter().enumerate().skip(from) {
-            let index = state.first + at as u64;
-            if index > end.index {
-                break;
-            }
-            if slot.term != term {
-                term = slot.term;
-                ids.insert(index, log_id(term, index));
+        let (start, end) = (range.start().index.max(state.first), *range.end());
+        let from = clamp(start - state.first, &state);
+        let to = clamp((end.index + 1).max(start) - state.first, &state);
+        let mut ids: Vec<LogId> = Vec::new();
+        for (at, slot) in state.slots.range(from..to).enumerate() {
+            let id = log_id(slot.term, start + at as u64);
+            match ids.last_mut() {
+                Some(last) if term_of(last) == slot.term => *last = id,
+                _ => ids.push(id),
             }
         }
-        Ok(ids.into_values().collect())
+        Ok(ids)
     }
 }
 
