@@ -25,6 +25,7 @@ pub(crate) enum ChunkKind {
     Topics = 2,
     Partitions = 3,
     Groups = 4,
+    Closed = 5,
 }
 
 /// Which chunk.
@@ -37,7 +38,7 @@ pub(crate) struct ChunkId {
 
 impl ChunkKind {
     pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
-        [ChunkKind::Root, ChunkKind::Topics, ChunkKind::Partitions, ChunkKind::Groups]
+        [ChunkKind::Root, ChunkKind::Topics, ChunkKind::Partitions, ChunkKind::Groups, ChunkKind::Closed]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }
@@ -48,12 +49,14 @@ impl Machine {
     pub(crate) fn chunk_ids(&self) -> Vec<(ChunkId, u64)> {
         let of = |kind| move |(key, changed_at)| (ChunkId { kind, key }, changed_at);
         let root = [(0, self.root.changed_at())].into_iter().map(of(ChunkKind::Root));
+        let closed = [(0, self.closed.changed_at())].into_iter().map(of(ChunkKind::Closed));
         let topics = self.catalog.chunks().map(|(key, c)| (key, c.changed_at())).map(of(ChunkKind::Topics));
         let partitions = self.partitions.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
         root.chain(topics)
             .chain(partitions.map(of(ChunkKind::Partitions)))
             .chain(groups.map(of(ChunkKind::Groups)))
+            .chain(closed)
             .collect()
     }
 
@@ -61,6 +64,7 @@ impl Machine {
     pub(crate) fn encode_chunk(&self, id: ChunkId) -> Bytes {
         match id.kind {
             ChunkKind::Root => encode_root(self.root.get()),
+            ChunkKind::Closed => encode_closed(self.closed.get()),
             ChunkKind::Topics => {
                 { self.catalog.chunks().find(|(key, _)| *key == id.key).map(|(_, c)| encode_topics(c.get())) }
                     .unwrap_or_default()
@@ -82,6 +86,7 @@ impl Machine {
         let mut reader = Reader::new("a chunk of state", bytes);
         match id.kind {
             ChunkKind::Root => *self.root.change(index) = decode_root(&mut reader)?,
+            ChunkKind::Closed => *self.closed.change(index) = ClosedPartitions::decode(&mut reader)?,
             ChunkKind::Topics => self.load_topics(id.key, &mut reader, index)?,
             ChunkKind::Partitions => self.load_partitions(id.key, &mut reader, index)?,
             ChunkKind::Groups => self.load_groups(id.key, &mut reader, index)?,
@@ -144,7 +149,12 @@ pub(super) fn encode_root(root: &Root) -> Bytes {
         out.u64(*index);
         out.u64(*digest);
     }
-    root.closed.encode(&mut out);
+    out.finish()
+}
+
+pub(super) fn encode_closed(closed: &ClosedPartitions) -> Bytes {
+    let mut out = Writer::new();
+    closed.encode(&mut out);
     out.finish()
 }
 
@@ -168,7 +178,6 @@ fn decode_root(reader: &mut Reader) -> Result<Root, DecodeError> {
         next_partition,
         next_producer,
         digests,
-        closed: ClosedPartitions::decode(reader)?,
     })
 }
 

@@ -60,6 +60,8 @@ impl Machine {
             let digest = partitions.digest(|partitions| digest_of(&codec::encode_partitions(partitions)));
             chunk(ChunkId { kind: ChunkKind::Partitions, key: *key }, digest);
         }
+        let closed = self.closed.digest(|closed| digest_of(&codec::encode_closed(closed)));
+        chunk(ChunkId { kind: ChunkKind::Closed, key: 0 }, closed);
         for (key, groups) in self.groups.chunks_mut() {
             let digest = groups.digest(|groups| digest_of(&codec::encode_groups(groups)));
             chunk(ChunkId { kind: ChunkKind::Groups, key }, digest);

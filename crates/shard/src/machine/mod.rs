@@ -44,6 +44,7 @@ pub struct Machine {
     catalog: Arc<Catalog>,
     partitions: BTreeMap<u64, PartitionChunk>,
     partition_count: usize,
+    closed: Chunk<ClosedPartitions>,
     groups: Buckets<String, Arc<GroupState>>,
 }
 
@@ -61,7 +62,6 @@ pub(crate) struct Root {
     pub next_producer: i64,
     /// Index and digest of the latest `TakeDigest` commands.
     pub digests: VecDeque<(u64, u64)>,
-    pub closed: ClosedPartitions,
 }
 
 /// What the replica around the machine must do about a command, in this order.
@@ -161,6 +161,7 @@ impl Machine {
             catalog: Arc::default(),
             partitions: BTreeMap::new(),
             partition_count: 0,
+            closed: Chunk::new(ClosedPartitions::default(), 0),
             groups: Buckets::default(),
         }
     }

@@ -46,7 +46,7 @@ impl Machine {
         if self.partition(id).is_some() {
             return Outcome::Done;
         }
-        if !self.root().closed.may_open(id) {
+        if !self.closed.get().may_open(id) {
             return Outcome::Refused(Refusal::UnknownPartition(id));
         }
         if self.partition_count >= PARTITIONS_PER_SHARD_MAX {
@@ -100,7 +100,7 @@ impl Machine {
             }
         }
         self.partition_count -= 1;
-        self.root.change(context.index).closed.insert(id);
+        self.closed.change(context.index).insert(id);
         effects.push(Effect::PartitionClosed(id));
         Outcome::Done
     }

@@ -138,7 +138,7 @@ impl PartitionState {
     fn needs_segment(&self, batch: &StoredBatch, now: TimestampMs) -> bool {
         let Some(active) = self.segments.back() else { return true };
         active.bytes + batch.len() as u64 > u64::from(self.settings.segment_bytes)
-            || now.saturating_sub(active.first_time) >= self.settings.segment_ms
+            || now.saturating_sub(active.first_time) > self.settings.segment_ms
             || batch.last_offset - active.id.base > RELATIVE_OFFSET_MAX
     }
 

@@ -1,0 +1,117 @@
+//! Outcomes, effects and state in words, for transcripts.
+
+use std::fmt::Write;
+
+use weir_model::command::{Outcome, TopicMeta};
+
+use crate::machine::{Effect, Machine};
+use crate::state::partition::PartitionState;
+
+pub(super) fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done => "done".into(),
+        Outcome::Appended(a) => format!(
+            "{} {}..={} epoch {} time {} start {}",
+            if a.duplicate { "already at" } else { "appended at" },
+            a.base_offset,
+            a.last_offset,
+            a.leader_epoch,
+            a.time,
+            a.log_start
+        ),
+        Outcome::Topic(meta) => format!("topic {}", topic(meta)),
+        Outcome::ProducerIds { first } => format!("producer ids from {first}"),
+        Outcome::Digest { index, digest } => format!("digest of entry {index} is {digest:016x}"),
+        Outcome::Refused(refusal) => format!("refused: {refusal}"),
+    }
+}
+
+fn topic(meta: &TopicMeta) -> String {
+    let partitions: Vec<String> =
+        meta.partitions.iter().map(|partition| format!("{}@{}", partition.id, partition.shard)).collect();
+    let config: Vec<String> = meta.config.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+    format!("{} id {} partitions [{}]{}", meta.name, meta.id.0[0], partitions.join(" "), config.concat())
+}
+
+pub(super) fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::PartitionOpened(id) => format!("partition {id} opened"),
+        Effect::PartitionConfigured(id) => format!("partition {id} configured"),
+        Effect::PartitionClosed(id) => format!("partition {id} closed"),
+        Effect::Appended { partition, batch, starts_segment } => format!(
+            "partition {partition} grows by {} bytes at {}{}",
+            batch.len(),
+            batch.base_offset,
+            if *starts_segment { " in a new segment" } else { "" }
+        ),
+        Effect::Trimmed { partition, log_start, segments_dropped } => {
+            let dropped: Vec<String> = segments_dropped.iter().map(|id| id.to_string()).collect();
+            format!("partition {partition} starts at {log_start}, segments dropped [{}]", dropped.join(" "))
+        }
+        Effect::CatalogChanged => "catalog changed".into(),
+        Effect::GroupChanged(name) => format!("group {name} changed"),
+        Effect::LeadChanged { node, leaderships } => format!("node {node} leads, leadership {leaderships}"),
+    }
+}
+
+pub(super) fn state(machine: &Machine) -> String {
+    let mut out = String::new();
+    let root = machine.root();
+    writeln!(
+        out,
+        "index {} time {} leaderships {} next partition {} next producer {}",
+        machine.applied_index(),
+        root.entry_time,
+        root.leaderships,
+        root.next_partition,
+        root.next_producer
+    )
+    .unwrap();
+    for meta in machine.catalog().topics() {
+        writeln!(out, "topic {}", topic(&meta)).unwrap();
+    }
+    for meta in machine.catalog().deleting() {
+        writeln!(out, "deleting topic {}", topic(&meta)).unwrap();
+    }
+    for (id, state) in machine.partitions() {
+        writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();
+        partition(&mut out, state);
+    }
+    let mut groups: Vec<_> = machine.groups().collect();
+    groups.sort_by_key(|(name, _)| *name);
+    for (name, group) in groups {
+        writeln!(out, "group {name}").unwrap();
+        if let Some(m) = group.membership() {
+            let members: Vec<&str> = m.members.iter().map(|member| member.member_id.as_str()).collect();
+            writeln!(out, "  generation {} at {}: [{}]", m.generation, m.changed_at, members.join(" ")).unwrap();
+        }
+        for o in group.offsets() {
+            let (topic, partition) = (o.topic_id.0[0], o.partition);
+            writeln!(out, "  topic {topic} partition {partition}: offset {} at {}", o.offset, o.committed_at)
+                .unwrap();
+        }
+    }
+    out
+}
+
+fn partition(out: &mut String, state: &PartitionState) {
+    for segment in &state.segments {
+        writeln!(
+            out,
+            "  segment {}: {} bytes, first at {}, newest {}",
+            segment.id, segment.bytes, segment.first_time, segment.max_timestamp
+        )
+        .unwrap();
+    }
+    for start in state.epochs.starts() {
+        writeln!(out, "  epoch {} from {}", start.epoch, start.offset).unwrap();
+    }
+    for (id, producer) in state.producers.iter() {
+        let batches: Vec<String> = producer
+            .batches()
+            .iter()
+            .map(|batch| format!("{}-{}@{}", batch.first_sequence, batch.last_sequence, batch.base_offset))
+            .collect();
+        writeln!(out, "  producer {id} epoch {}: {}", producer.epoch, batches.join(" ")).unwrap();
+    }
+}

@@ -1,0 +1,155 @@
+//! Commands as lines of text. `tests/transcripts/README.md` lists them.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use bytes::Bytes;
+use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
+use weir_model::settings::PartitionSettings;
+use weir_model::{NodeId, PartitionId, ShardId, TopicId};
+
+use super::batches::batch;
+
+/// The words of one line: those without `=` in order, and those with it by name.
+struct Words<'a> {
+    line: &'a str,
+    plain: Vec<&'a str>,
+    named: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Words<'a> {
+        let (named, plain): (Vec<_>, Vec<_>) = line.split_whitespace().partition(|word| word.contains('='));
+        let named = named.into_iter().filter_map(|word| word.split_once('=')).collect();
+        Words { line, plain, named }
+    }
+
+    fn text(&self, at: usize) -> &'a str {
+        self.plain.get(at).unwrap_or_else(|| panic!("word {at} is missing in '{}'", self.line))
+    }
+
+    fn number<T: FromStr>(&self, at: usize) -> T {
+        parse(self.text(at), self.line)
+    }
+
+    fn partition(&self) -> PartitionId {
+        PartitionId(self.number(1))
+    }
+
+    fn option<T: FromStr>(&self, name: &str, default: T) -> T {
+        self.named.get(name).map_or(default, |text| parse(text, self.line))
+    }
+
+    fn config(&self) -> BTreeMap<String, String> {
+        let settings = self.named.iter().filter(|(name, _)| name.contains('.'));
+        settings.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+
+    fn settings(&self) -> PartitionSettings {
+        let mut settings = PartitionSettings::default();
+        settings.segment_bytes = self.option("segment.bytes", settings.segment_bytes);
+        settings.segment_ms = self.option("segment.ms", settings.segment_ms);
+        settings
+    }
+
+    fn shards(&self) -> Vec<ShardId> {
+        let shards = self.named.get("shards").copied().unwrap_or_default();
+        shards.split(',').filter(|s| !s.is_empty()).map(|s| ShardId(parse(s, self.line))).collect()
+    }
+}
+
+fn parse<T: FromStr>(text: &str, line: &str) -> T {
+    text.parse().unwrap_or_else(|_| panic!("'{text}' in '{line}' is not what is expected there"))
+}
+
+fn topic_id(text: &str, line: &str) -> TopicId {
+    TopicId([parse(text, line); 16])
+}
+
+/// `5/0/7`: producer 5, epoch 0, sequence 7.
+fn producer(text: &str, line: &str) -> (i64, i16, i32) {
+    let mut parts = text.split('/');
+    let mut next = || parts.next().unwrap_or_else(|| panic!("'{text}' in '{line}' is not id/epoch/sequence"));
+    (parse(next(), line), parse(next(), line), parse(next(), line))
+}
+
+/// `3/0`: partition 0 of topic 3.
+fn place(text: &str, line: &str) -> (TopicId, i32) {
+    let (topic, partition) = text.split_once('/').unwrap_or_else(|| panic!("'{text}' in '{line}'"));
+    (topic_id(topic, line), parse(partition, line))
+}
+
+pub(super) fn command(line: &str) -> Command {
+    let words = Words::of(line);
+    let topic = || topic_id(words.text(1), line);
+    let name = || words.text(1).to_string();
+    match words.text(0) {
+        "lead" => Command::Lead { node: NodeId(words.number(1)) },
+        "take-digest" => Command::TakeDigest,
+
+        "create-topic" => Command::CreateTopic {
+            name: name(),
+            topic_id: topic_id(words.text(2), line),
+            placement: words.shards(),
+            config: words.config(),
+        },
+        "delete-topic" => Command::DeleteTopic { topic_id: topic() },
+        "forget-topic" => Command::ForgetTopic { topic_id: topic() },
+        "configure-topic" => Command::ConfigureTopic { topic_id: topic(), config: words.config() },
+        "add-partitions" => Command::AddPartitions {
+            topic_id: topic(),
+            expected: words.option("expected", 0),
+            placement: words.shards(),
+        },
+        "producer-ids" => Command::AllocateProducerIds { count: words.number(1) },
+
+        "open" => Command::OpenPartition {
+            partition: words.partition(),
+            settings: words.settings(),
+            epoch_base: words.option("epoch", 0),
+        },
+        "configure" => {
+            Command::ConfigurePartition { partition: words.partition(), settings: words.settings() }
+        }
+        "close" => Command::ClosePartition { partition: words.partition() },
+        "append" => Command::Append { partition: words.partition(), batch: batch_of(&words) },
+        "trim" => Command::Trim { partition: words.partition(), log_start: words.number(2) },
+
+        "store-group" => Command::StoreGroup { group: name(), membership: membership(&words) },
+        "commit" => {
+            let commit = |(place_text, offset): (&&str, &&str)| {
+                let (topic_id, partition) = place(place_text, line);
+                let offset = parse(offset, line);
+                let metadata = String::new();
+                OffsetCommit { topic_id, partition, offset, leader_epoch: 0, metadata, committed_at: 0 }
+            };
+            Command::CommitOffsets { group: name(), offsets: words.named.iter().map(commit).collect() }
+        }
+        "delete-offsets" => Command::DeleteOffsets {
+            group: name(),
+            partitions: words.plain[2..].iter().map(|text| place(text, line)).collect(),
+        },
+        "delete-group" => Command::DeleteGroup { group: name() },
+        "drop-topic-offsets" => Command::DropTopicOffsets { topic_id: topic() },
+        other => panic!("there is no command '{other}'"),
+    }
+}
+
+fn batch_of(words: &Words) -> Bytes {
+    if words.plain.contains(&"garbage") {
+        return Bytes::from_static(b"these bytes are not a record batch");
+    }
+    let producer = words.named.get("producer").map(|text| producer(text, words.line));
+    batch(words.option("records", 1), words.option("value", 10), words.option("timestamp", 0), producer)
+}
+
+fn membership(words: &Words) -> GroupMembership {
+    let members = words.named.get("members").copied().unwrap_or_default();
+    let member = |name: &str| GroupMember { member_id: name.into(), ..GroupMember::default() };
+    GroupMembership {
+        generation: words.option("generation", 1),
+        protocol_type: "consumer".into(),
+        members: members.split(',').filter(|name| !name.is_empty()).map(member).collect(),
+        ..GroupMembership::default()
+    }
+}
