@@ -10,9 +10,8 @@
 //! What is deliberately absent: a network, a clock, threads, randomness, and configuration that
 //! changes what `apply` does.
 
-#![allow(dead_code)]
-
 mod checkpoint;
+mod files;
 pub mod limits;
 mod machine;
 mod shard;

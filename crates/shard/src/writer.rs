@@ -1,45 +1,24 @@
 //! The segment writer: drains tails into segment files in large writes, beside `apply`.
+//!
+//! A batch leaves its tail when its file can be read, not when it is durable: that is a checkpoint's
+//! business, and until then the journal has it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use weir_log::disk::DiskError;
+use weir_log::partition::PartitionError;
 
+use crate::files::ShardFiles;
 use crate::shard::ShardOptions;
 use crate::view::{PartitionView, Shown};
-
-/// Partitions whose tail waits to be written, each once.
-#[derive(Debug, Default)]
-pub(crate) struct WriteQueue {
-    waiting: Mutex<VecDeque<Arc<PartitionView>>>,
-}
-
-impl WriteQueue {
-    pub(crate) fn push(&self, partition: Arc<PartitionView>) {
-        self.waiting.lock().push_back(partition);
-    }
-
-    pub(crate) fn pop(&self) -> Option<Arc<PartitionView>> {
-        self.waiting.lock().pop_front()
-    }
-
-    /// Those that wait now.
-    pub(crate) fn snapshot(&self) -> Vec<Arc<PartitionView>> {
-        self.waiting.lock().iter().cloned().collect()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.lock().is_empty()
-    }
-}
 
 /// Writes what waits. One per shard; run it whenever the shard has unwritten bytes.
 #[derive(Debug)]
 pub struct SegmentWriter {
-    pub(crate) queue: Arc<WriteQueue>,
-    pub(crate) shown: Arc<Shown>,
-    pub(crate) options: ShardOptions,
+    files: Arc<ShardFiles>,
+    shown: Arc<Shown>,
+    options: ShardOptions,
 }
 
 /// What one run has written.
@@ -53,21 +32,71 @@ pub struct Progress {
     pub more: bool,
 }
 
-/// Why segments could not be written. The shard must stop: what the files hold is not certain any
-/// more, and what was applied is written anew from the journal when it is opened again.
+/// Why segments could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The file system failed.
+    /// The disk is full. Nothing is lost: run the writer again when there is room.
     #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// It failed earlier.
-    #[error("segments of this shard cannot be written since an earlier failure; restart the node")]
-    Stopped,
+    Full(DiskError),
+    /// The shard has stopped, and nothing of it may be written any more: what the files hold is not
+    /// certain. What was applied is written anew from the journal when the shard is opened again.
+    #[error("segments of this shard cannot be written any more; restart the node: {0}")]
+    Stopped(String),
 }
 
 impl SegmentWriter {
+    pub(crate) fn new(files: Arc<ShardFiles>, shown: Arc<Shown>, options: ShardOptions) -> SegmentWriter {
+        SegmentWriter { files, shown, options }
+    }
+
     /// Writes what waits, up to a bound, and says how far it came.
     pub fn run_once(&mut self) -> Result<Progress, WriteError> {
-        Ok(Progress { bytes: 0, batches: 0, more: !self.queue.is_empty() })
+        let mut progress = Progress::default();
+        while progress.bytes < self.options.run_bytes_max {
+            if let Some(why) = self.files.stopped() {
+                return Err(WriteError::Stopped(why));
+            }
+            let Some(partition) = self.files.first_waiting() else { break };
+            let more = self.write(&partition, &mut progress)?;
+            self.files.first_written(more);
+        }
+        progress.more = !self.files.is_written();
+        Ok(progress)
+    }
+
+    /// Writes what waits of one partition, up to a bound. Returns whether more of it waits.
+    fn write(&self, partition: &Arc<PartitionView>, progress: &mut Progress) -> Result<bool, WriteError> {
+        let Some(run) = partition.next_run(self.options.write_bytes_max) else { return Ok(false) };
+        let written = partition.files().writing(self.files.handles(), |log| {
+            if run.starts_segment {
+                log.roll();
+            }
+            log.append(&run.batches, run.time)
+        });
+        match written {
+            Ok(((), was_opened)) => {
+                if was_opened {
+                    self.files.tidy_later(partition);
+                }
+            }
+            Err(error) => return Err(self.failed(error)),
+        }
+        // Before the batches leave the tail: a checkpoint that finds them written must sync them.
+        self.files.note_dirty(partition);
+        let (bytes, more) = partition.written(run.batches.len());
+        self.shown.unwritten_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        progress.bytes += bytes;
+        progress.batches += run.batches.len();
+        Ok(more)
+    }
+
+    fn failed(&self, error: PartitionError) -> WriteError {
+        match error {
+            PartitionError::Disk(error) if error.is_no_space() => WriteError::Full(error),
+            error => {
+                self.files.stop(error.to_string());
+                WriteError::Stopped(error.to_string())
+            }
+        }
     }
 }

@@ -11,7 +11,6 @@ use weir_log::disk::{Disk, DiskError, OpenMode};
 use weir_model::ShardId;
 
 use super::format::{self, ChunkPlace, MANIFEST_BYTES_MAX, Manifest};
-use super::task::CheckpointError;
 use super::{Checkpoints, Durable, MANIFEST, MANIFEST_NEW, checkpoint_dir, state_name, state_number};
 use crate::limits::MACHINE_VERSION_MAX;
 use crate::machine::{ChunkId, ChunkKind, Machine};
@@ -45,12 +44,8 @@ impl Checkpoints {
             return Err(ShardError::MissingManifest { path: shard_dir.to_owned() });
         }
         let machine = Machine::new();
-        let written = self.write(&mut self.durable.lock(), &machine, &Bytes::new());
-        match written {
-            Ok(_) => Ok((self, machine, Bytes::new())),
-            Err(CheckpointError::Disk(error)) => Err(error.into()),
-            Err(other) => Err(self.unreadable(MANIFEST, other.to_string())),
-        }
+        self.write(&mut self.durable.lock(), &machine, &Bytes::new())?;
+        Ok((self, machine, Bytes::new()))
     }
 
     fn load(self, manifest: Manifest) -> Result<(Checkpoints, Machine, Bytes), ShardError> {

@@ -10,6 +10,7 @@ use weir_model::Offset;
 
 use super::format::{self, ChunkPlace, Manifest};
 use super::{Checkpoints, Durable, MANIFEST, MANIFEST_NEW, STATE_FILES_MAX, state_name};
+use crate::files::ShardFiles;
 use crate::machine::{ChunkId, Machine};
 use crate::view::PartitionView;
 
@@ -17,6 +18,7 @@ use crate::view::PartitionView;
 #[derive(Debug)]
 pub struct CheckpointTask {
     checkpoints: Arc<Checkpoints>,
+    files: Arc<ShardFiles>,
     machine: Machine,
     raft_meta: Bytes,
     /// Partitions that had unwritten batches, and where each ended.
@@ -46,26 +48,28 @@ pub enum CheckpointError {
     /// The file system failed while the state was written. It may be tried again with a new checkpoint.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The shard has stopped: segment files could not be written or synced.
+    #[error("segments of this shard cannot be made durable any more; restart the node: {0}")]
+    Stopped(String),
 }
 
 impl CheckpointTask {
     pub(crate) fn new(
         checkpoints: Arc<Checkpoints>,
+        files: Arc<ShardFiles>,
         machine: Machine,
         raft_meta: Bytes,
-        waiting: Vec<Arc<PartitionView>>,
     ) -> CheckpointTask {
-        let awaited = waiting
-            .into_iter()
-            .map(|view| {
-                let end = view.next_offset();
-                (view, end)
-            })
-            .collect();
-        CheckpointTask { checkpoints, machine, raft_meta, awaited }
+        let with_end = |view: Arc<PartitionView>| {
+            let end = view.next_offset();
+            (view, end)
+        };
+        let awaited = files.all_waiting().into_iter().map(with_end).collect();
+        CheckpointTask { checkpoints, files, machine, raft_meta, awaited }
     }
 
-    /// Index of the last entry that it covers. It must not be durable before the journal is up to here.
+    /// Index of the last entry that it covers. It must not be made durable before the journal is up to
+    /// here.
     pub fn applied_index(&self) -> u64 {
         self.machine.applied_index()
     }
@@ -92,7 +96,14 @@ impl CheckpointTask {
             let applied_index = durable.applied_index;
             return Ok(CheckpointDone { applied_index, state_bytes: 0, chunks_written: 0 });
         }
-        self.checkpoints.write(&mut durable, &self.machine, &self.raft_meta)
+        if let Some(why) = self.files.stopped() {
+            return Err(CheckpointError::Stopped(why));
+        }
+        self.files.hide_retired(applied_index);
+        self.files.sync().map_err(|error| CheckpointError::Stopped(error.to_string()))?;
+        let done = self.checkpoints.write(&mut durable, &self.machine, &self.raft_meta)?;
+        self.files.unlink_retired();
+        Ok(done)
     }
 }
 
@@ -103,7 +114,7 @@ impl Checkpoints {
         durable: &mut Durable,
         machine: &Machine,
         raft_meta: &Bytes,
-    ) -> Result<CheckpointDone, CheckpointError> {
+    ) -> Result<CheckpointDone, DiskError> {
         let ids = machine.chunk_ids();
         let worn = durable.worn_files(&ids);
         let is_good = |id: &ChunkId, changed_at: u64| {

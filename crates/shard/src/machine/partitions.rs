@@ -22,6 +22,11 @@ impl Machine {
         self.partitions.values().flat_map(|chunk| chunk.get().iter()).map(|(id, state)| (*id, state))
     }
 
+    /// Whether the partition is known to have been closed.
+    pub(crate) fn is_closed(&self, id: PartitionId) -> bool {
+        self.closed.get().contains(id) && self.partition(id).is_none()
+    }
+
     /// How many partitions the shard has.
     pub fn partition_count(&self) -> usize {
         self.partition_count

@@ -3,6 +3,7 @@
 
 mod options;
 mod publish;
+mod recover;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,9 +17,10 @@ use weir_model::entry::Entry;
 use weir_model::{PartitionId, ShardId};
 
 use crate::checkpoint::{CheckpointTask, Checkpoints};
+use crate::files::ShardFiles;
 use crate::machine::{ApplyError, Effect, Machine};
 use crate::view::{PartitionView, ShardView, Shown};
-use crate::writer::{SegmentWriter, WriteQueue};
+use crate::writer::SegmentWriter;
 
 pub use options::{Recovered, ShardError, ShardOptions};
 
@@ -30,7 +32,7 @@ pub struct Shard {
     /// The same as the views show, without a lock.
     partitions: BTreeMap<PartitionId, Arc<PartitionView>>,
     shown: Arc<Shown>,
-    queue: Arc<WriteQueue>,
+    files: Arc<ShardFiles>,
     checkpoints: Arc<Checkpoints>,
     effects: Vec<Effect>,
 }
@@ -45,6 +47,7 @@ impl Shard {
         shard: ShardId,
         options: ShardOptions,
     ) -> Result<(Shard, SegmentWriter, Recovered), ShardError> {
+        let files = Arc::new(ShardFiles::new(Arc::clone(&disk), &dir, options.open_files_max));
         let (checkpoints, machine, raft_meta) = Checkpoints::open(disk, &dir, shard)?;
         let recovered = Recovered {
             applied_index: machine.applied_index(),
@@ -52,18 +55,17 @@ impl Shard {
             raft_meta,
         };
         let shown = Arc::new(Shown::default());
-        let queue = Arc::new(WriteQueue::default());
-        let writer = SegmentWriter { queue: Arc::clone(&queue), shown: Arc::clone(&shown), options };
+        let writer = SegmentWriter::new(Arc::clone(&files), Arc::clone(&shown), options);
         let mut shard = Shard {
             machine,
             stopped: false,
             partitions: BTreeMap::new(),
             shown,
-            queue,
+            files,
             checkpoints: Arc::new(checkpoints),
             effects: Vec::new(),
         };
-        shard.show_all();
+        shard.recover()?;
         Ok((shard, writer, recovered))
     }
 
@@ -105,12 +107,8 @@ impl Shard {
     /// Takes hold of the state as it is now: pointers to its chunks are cloned, however large it is. The
     /// task makes it durable, in the background; `raft_meta` goes with it.
     pub fn begin_checkpoint(&mut self, raft_meta: Bytes) -> CheckpointTask {
-        CheckpointTask::new(
-            Arc::clone(&self.checkpoints),
-            self.machine.clone(),
-            raft_meta,
-            self.queue.snapshot(),
-        )
+        let (checkpoints, files) = (Arc::clone(&self.checkpoints), Arc::clone(&self.files));
+        CheckpointTask::new(checkpoints, files, self.machine.clone(), raft_meta)
     }
 
     fn show_applied(&self) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use weir_log::disk::DiskError;
+use weir_model::PartitionId;
 
 /// Bounds of one replica's work. None of them changes what `apply` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +13,13 @@ pub struct ShardOptions {
     pub write_bytes_max: usize,
     /// Bytes that one run of the segment writer writes before it returns.
     pub run_bytes_max: usize,
+    /// Segment files without unsynced bytes that are kept open.
+    pub open_files_max: usize,
 }
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        ShardOptions { write_bytes_max: 4 << 20, run_bytes_max: 16 << 20 }
+        ShardOptions { write_bytes_max: 4 << 20, run_bytes_max: 16 << 20, open_files_max: 256 }
     }
 }
 
@@ -50,6 +53,14 @@ pub enum ShardError {
     MissingManifest {
         /// The shard's directory.
         path: PathBuf,
+    },
+    /// A partition's files do not hold what the checkpoint says.
+    #[error("partition {partition}: {why}; restore this node's shard from its peers or a backup")]
+    Partition {
+        /// Which partition.
+        partition: PartitionId,
+        /// What is wrong.
+        why: String,
     },
     /// The checkpoint was written by a newer version.
     #[error("{} needs {what} version {version}; this version of Weir has up to {supported}", path.display())]

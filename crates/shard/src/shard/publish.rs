@@ -8,30 +8,18 @@ use weir_model::PartitionId;
 use weir_model::settings::PartitionSettings;
 
 use super::Shard;
+use crate::files::{PartitionFiles, Retirement};
 use crate::machine::Effect;
 use crate::state::partition::PartitionState;
 use crate::view::PartitionView;
 
 impl Shard {
-    /// Shows a state that was just loaded.
-    pub(super) fn show_all(&mut self) {
-        self.shown.leaderships.store(self.machine.leaderships(), Ordering::Release);
-        for (id, state) in self.machine.partitions() {
-            let view = Arc::new(PartitionView::new(id, state, Arc::clone(&self.shown.leaderships)));
-            self.partitions.insert(id, view);
-        }
-        *self.shown.partitions.write() = self.partitions.clone();
-        *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
-        *self.shown.groups.write() =
-            self.machine.groups().map(|(name, group)| (name.clone(), Arc::clone(group))).collect();
-        self.show_applied();
-    }
-
     /// Shows one entry's effects, then tells whoever waits for them, once per partition.
     pub(super) fn publish(&mut self, effects: impl Iterator<Item = Effect>) {
         let mut grown: BTreeMap<PartitionId, (Arc<PartitionView>, usize)> = BTreeMap::new();
         let mut closed: Vec<Arc<PartitionView>> = Vec::new();
         let mut catalog_changed = false;
+        let index = self.machine.applied_index();
         for effect in effects {
             match effect {
                 Effect::Appended { partition, batch, starts_segment } => {
@@ -39,7 +27,7 @@ impl Shard {
                     let bytes = batch.len();
                     self.shown.unwritten_bytes.fetch_add(bytes, Ordering::AcqRel);
                     if view.append(batch, starts_segment, self.machine.entry_time()) {
-                        self.queue.push(Arc::clone(view));
+                        self.files.queue(Arc::clone(view));
                     }
                     grown.entry(partition).or_insert_with(|| (Arc::clone(view), 0)).1 += bytes;
                 }
@@ -54,12 +42,16 @@ impl Shard {
                     self.shown.partitions.write().remove(&id);
                     if let Some(view) = self.partitions.remove(&id) {
                         view.close();
+                        self.files.retire(index, Retirement::Partition(Arc::clone(&view)));
                         closed.push(view);
                     }
                 }
-                Effect::Trimmed { partition, log_start, .. } => {
-                    if let Some(view) = self.partitions.get(&partition) {
-                        view.trim(log_start);
+                Effect::Trimmed { partition, log_start, segments_dropped: dropped } => {
+                    let Some(view) = self.partitions.get(&partition) else { continue };
+                    view.trim(log_start);
+                    if !dropped.is_empty() {
+                        let partition = Arc::clone(view);
+                        self.files.retire(index, Retirement::Segments { partition, log_start, dropped });
                     }
                 }
                 Effect::CatalogChanged => catalog_changed = true,
@@ -82,7 +74,8 @@ impl Shard {
         // What the entry went on to do with it is shown by the effects that follow.
         let fresh =
             PartitionState::new(PartitionSettings::clone(&state.settings), state.epoch_base, state.opened_at);
-        let view = Arc::new(PartitionView::new(id, &fresh, Arc::clone(&self.shown.leaderships)));
+        let files = PartitionFiles::unopened(self.files.partition_dir(id));
+        let view = Arc::new(PartitionView::new(id, &fresh, Arc::clone(&self.shown.leaderships), files));
         self.shown.partitions.write().insert(id, Arc::clone(&view));
         self.partitions.insert(id, view);
     }

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use weir_log::partition::{self, ReadOptions};
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId, TimestampMs};
 
 use super::observer::{AppendObserver, ObserverGuard, Observers};
 use super::read::{BatchPosition, ReadError, ReadOut};
-use super::tail::{Tail, TailBatch, chunks_of};
+use super::tail::{Run, Tail, chunks_of};
+use crate::files::PartitionFiles;
 use crate::state::epochs::EpochTable;
-use crate::state::partition::{
-    PartitionState, SegmentId, SegmentInfo, grow_segments, leader_epoch, trim_segments,
-};
+use crate::state::partition::{PartitionState, SegmentInfo, grow_segments, leader_epoch, trim_segments};
 
 /// One partition. Shared by all who read it.
 pub struct PartitionView {
@@ -27,6 +27,7 @@ pub struct PartitionView {
     opened_at: u64,
     leaderships: Arc<AtomicU64>,
     now: Mutex<Now>,
+    files: PartitionFiles,
     observers: Arc<Observers>,
 }
 
@@ -53,7 +54,12 @@ impl fmt::Debug for PartitionView {
 }
 
 impl PartitionView {
-    pub(crate) fn new(id: PartitionId, state: &PartitionState, leaderships: Arc<AtomicU64>) -> PartitionView {
+    pub(crate) fn new(
+        id: PartitionId,
+        state: &PartitionState,
+        leaderships: Arc<AtomicU64>,
+        files: PartitionFiles,
+    ) -> PartitionView {
         PartitionView {
             id,
             epoch_base: state.epoch_base,
@@ -70,6 +76,7 @@ impl PartitionView {
                 queued: false,
                 closed: false,
             }),
+            files,
             observers: Arc::default(),
         }
     }
@@ -136,38 +143,95 @@ impl PartitionView {
     /// disk.
     pub fn read(&self, offset: Offset, max_bytes: usize, cached_only: bool) -> Result<ReadOut, ReadError> {
         let mut out = ReadOut { chunks: Vec::new(), bytes: 0, next_offset: offset, batches: 0 };
-        let _ = cached_only;
         loop {
-            let left = max_bytes.saturating_sub(out.bytes);
-            let batches = {
-                let now = self.now.lock();
-                if out.batches == 0 {
-                    now.check(offset)?;
-                }
-                now.tail.look(out.next_offset, left)
+            let options = ReadOptions {
+                max_bytes: max_bytes.saturating_sub(out.bytes),
+                at_least_one: out.batches == 0,
+                cached_only,
             };
-            let Some(last) = batches.last() else { return Ok(out) };
-            let bytes: usize = batches.iter().map(StoredBatch::len).sum();
-            if out.batches > 0 && bytes > left {
-                return Ok(out);
+            match self.read_on(&mut out, options) {
+                Ok(true) => {}
+                Ok(false) => return Ok(out),
+                // What there is is handed out; the trouble is met again by who reads on.
+                Err(_) if out.batches > 0 => return Ok(out),
+                Err(error) => return Err(error),
             }
-            out.next_offset = last.last_offset + 1;
-            out.bytes += bytes;
-            out.batches += batches.len();
-            chunks_of(&batches, &mut out.chunks);
         }
     }
 
-    /// The first batch that has a record with this timestamp or a later one.
+    /// Reads from where `out` ends. Returns whether there may be more.
+    fn read_on(&self, out: &mut ReadOut, options: ReadOptions) -> Result<bool, ReadError> {
+        let in_tail = {
+            let now = self.now.lock();
+            now.check(out.next_offset)?;
+            if out.next_offset == now.next_offset {
+                return Ok(false);
+            }
+            now.tail.look(out.next_offset, options.max_bytes, options.at_least_one)
+        };
+        let Some(batches) = in_tail else { return self.read_file(out, options) };
+        let Some(last) = batches.last() else { return Ok(false) };
+        out.next_offset = last.last_offset + 1;
+        out.bytes += batches.iter().map(StoredBatch::len).sum::<usize>();
+        out.batches += batches.len();
+        chunks_of(&batches, &mut out.chunks);
+        Ok(true)
+    }
+
+    /// Reads what has left the tail.
+    fn read_file(&self, out: &mut ReadOut, options: ReadOptions) -> Result<bool, ReadError> {
+        let offset = out.next_offset;
+        let reader = self.files.reader().ok_or_else(|| self.lost(offset))?;
+        let chunk = reader.read(offset, options).map_err(|error| self.read_error(offset, error))?;
+        if chunk.batches == 0 {
+            return if options.at_least_one { Err(self.lost(offset)) } else { Ok(false) };
+        }
+        out.next_offset = chunk.next_offset;
+        out.bytes += chunk.bytes.len();
+        out.batches += chunk.batches;
+        out.chunks.push(chunk.bytes);
+        Ok(true)
+    }
+
+    fn read_error(&self, offset: Offset, error: partition::ReadError) -> ReadError {
+        match error {
+            partition::ReadError::WouldBlock => ReadError::WouldBlock,
+            // It was trimmed or closed while it was read; otherwise it should be there.
+            partition::ReadError::OutOfRange { .. } => self.lost(offset),
+            partition::ReadError::Disk(error) if error.is_not_found() => match self.lost(offset) {
+                ReadError::Corrupt { .. } => ReadError::Disk(error),
+                gone => gone,
+            },
+            partition::ReadError::Disk(error) => ReadError::Disk(error),
+            partition::ReadError::Corrupt(corruption) => {
+                ReadError::Corrupt { offset, why: corruption.to_string() }
+            }
+        }
+    }
+
+    /// Why what was at `offset` is not there any more.
+    fn lost(&self, offset: Offset) -> ReadError {
+        match self.now.lock().check(offset) {
+            Err(error) => error,
+            Ok(()) => ReadError::Corrupt { offset, why: "no segment file has it".into() },
+        }
+    }
+
+    /// The first batch that has a record with this timestamp or a later one. May wait for the disk.
     pub fn find_timestamp(&self, at: TimestampMs) -> Result<Option<BatchPosition>, ReadError> {
-        let now = self.now.lock();
-        now.check(now.log_start)?;
-        Ok(now.tail.find_timestamp(now.log_start, at).map(|batch| BatchPosition {
-            base_offset: batch.base_offset,
-            last_offset: batch.last_offset,
-            max_timestamp: batch.max_timestamp,
-            leader_epoch: batch.leader_epoch,
-        }))
+        // The tail is looked at before the files: what leaves it meanwhile is then found there.
+        let (log_start, in_tail) = {
+            let now = self.now.lock();
+            now.check(now.log_start)?;
+            (now.log_start, now.tail.find_timestamp(now.log_start, at))
+        };
+        let in_files = match self.files.reader() {
+            None => None,
+            Some(reader) => reader
+                .find_timestamp(at, log_start, false)
+                .map_err(|error| self.read_error(log_start, error))?,
+        };
+        Ok(in_files.map(BatchPosition::from).or(in_tail))
     }
 
     /// The largest epoch up to `epoch` that has records, and the offset after its last one;
@@ -194,6 +258,10 @@ impl PartitionView {
         guard
     }
 
+    pub(crate) fn files(&self) -> &PartitionFiles {
+        &self.files
+    }
+
     pub(crate) fn observers(&self) -> &Observers {
         &self.observers
     }
@@ -206,18 +274,17 @@ impl PartitionView {
         now.epochs.appended(batch.leader_epoch, batch.base_offset);
         now.bytes += batch.len() as u64;
         now.next_offset = batch.last_offset + 1;
-        now.tail.push(batch, starts_segment);
+        now.tail.push(batch, starts_segment, time);
         !std::mem::replace(&mut now.queued, true)
     }
 
-    pub(crate) fn trim(&self, log_start: Offset) -> Vec<SegmentId> {
+    pub(crate) fn trim(&self, log_start: Offset) {
         let mut now = self.now.lock();
         let now = &mut *now;
         now.log_start = log_start;
         now.epochs.trimmed(log_start);
-        let dropped = trim_segments(&mut now.segments, log_start, now.next_offset);
+        trim_segments(&mut now.segments, log_start, now.next_offset);
         now.bytes = now.segments.iter().map(|segment| segment.bytes).sum();
-        dropped
     }
 
     pub(crate) fn configure(&self, settings: Arc<PartitionSettings>) {
@@ -230,7 +297,7 @@ impl PartitionView {
     }
 
     /// What the segment writer writes next.
-    pub(crate) fn next_run(&self, max_bytes: usize) -> Vec<TailBatch> {
+    pub(crate) fn next_run(&self, max_bytes: usize) -> Option<Run> {
         self.now.lock().tail.next_run(max_bytes)
     }
 

@@ -1,6 +1,8 @@
 //! What reading a partition gives, and why it may not.
 
 use bytes::Bytes;
+use weir_log::partition::TimestampHit;
+use weir_model::batch::StoredBatch;
 use weir_model::{Offset, TimestampMs};
 
 /// Whole batches, as they are sent.
@@ -27,6 +29,28 @@ pub struct BatchPosition {
     pub max_timestamp: TimestampMs,
     /// Epoch in which it was appended.
     pub leader_epoch: i32,
+}
+
+impl From<&StoredBatch> for BatchPosition {
+    fn from(batch: &StoredBatch) -> BatchPosition {
+        BatchPosition {
+            base_offset: batch.base_offset,
+            last_offset: batch.last_offset,
+            max_timestamp: batch.max_timestamp,
+            leader_epoch: batch.leader_epoch,
+        }
+    }
+}
+
+impl From<TimestampHit> for BatchPosition {
+    fn from(hit: TimestampHit) -> BatchPosition {
+        BatchPosition {
+            base_offset: hit.base_offset,
+            last_offset: hit.last_offset,
+            max_timestamp: hit.max_timestamp,
+            leader_epoch: hit.leader_epoch,
+        }
+    }
 }
 
 /// Why a partition could not be read.

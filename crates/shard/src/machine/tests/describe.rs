@@ -83,7 +83,8 @@ pub(super) fn state(machine: &Machine) -> String {
         writeln!(out, "group {name}").unwrap();
         if let Some(m) = group.membership() {
             let members: Vec<&str> = m.members.iter().map(|member| member.member_id.as_str()).collect();
-            writeln!(out, "  generation {} at {}: [{}]", m.generation, m.changed_at, members.join(" ")).unwrap();
+            writeln!(out, "  generation {} at {}: [{}]", m.generation, m.changed_at, members.join(" "))
+                .unwrap();
         }
         for o in group.offsets() {
             let (topic, partition) = (o.topic_id.0[0], o.partition);

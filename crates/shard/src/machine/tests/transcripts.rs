@@ -17,7 +17,8 @@ fn transcripts() -> PathBuf {
 
 fn check(name: &str) {
     let path = transcripts().join(format!("{name}.txt"));
-    let written = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let written =
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let actual = replay(&written);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, actual).unwrap();

@@ -1,0 +1,125 @@
+//! A shard's segment files: what the segment writer and checkpoints share.
+//!
+//! `apply` touches none of this but the queues. Locks of partition logs are held across writes, so
+//! only the writer and checkpoints take them; readers have a [`PartitionReader`] of their own.
+//!
+//! [`PartitionReader`]: weir_log::partition::PartitionReader
+
+mod partition;
+mod retire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weir_log::disk::{Disk, DiskError};
+use weir_log::partition::{DirtyFiles, HandleCache};
+use weir_model::PartitionId;
+
+use crate::view::PartitionView;
+
+pub(crate) use partition::{PartitionFiles, manifest_of};
+pub(crate) use retire::Retirement;
+
+/// The segment files of one shard.
+#[derive(Debug)]
+pub(crate) struct ShardFiles {
+    handles: Arc<HandleCache>,
+    dir: PathBuf,
+    /// Partitions whose tail waits to be written. Locked for a moment only: `apply` adds to it.
+    waiting: Mutex<VecDeque<Arc<PartitionView>>>,
+    /// Partitions that were written to since the last checkpoint.
+    dirty: Mutex<BTreeMap<PartitionId, Arc<PartitionView>>>,
+    /// Locked for a moment only: `apply` adds to it.
+    retired: Mutex<retire::Retired>,
+    retiring: Mutex<retire::Retiring>,
+    /// Why nothing may be written any more.
+    stopped: Mutex<Option<String>>,
+}
+
+impl ShardFiles {
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, open_files_max: usize) -> ShardFiles {
+        ShardFiles {
+            handles: HandleCache::new(disk, open_files_max),
+            dir: dir.to_owned(),
+            waiting: Mutex::default(),
+            dirty: Mutex::default(),
+            retired: Mutex::default(),
+            retiring: Mutex::default(),
+            stopped: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn handles(&self) -> &Arc<HandleCache> {
+        &self.handles
+    }
+
+    pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
+        self.handles.disk()
+    }
+
+    /// The shard's directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where a partition's files are. Names never become paths.
+    pub(crate) fn partition_dir(&self, id: PartitionId) -> PathBuf {
+        self.dir.join(id.to_string())
+    }
+
+    /// Puts a partition at the end of the writer's queue.
+    pub(crate) fn queue(&self, partition: Arc<PartitionView>) {
+        self.waiting.lock().push_back(partition);
+    }
+
+    /// The partition whose turn it is to be written. It stays in the queue meanwhile, so that a
+    /// checkpoint that is begun now knows of it.
+    pub(crate) fn first_waiting(&self) -> Option<Arc<PartitionView>> {
+        self.waiting.lock().front().cloned()
+    }
+
+    /// Takes the first one out, or puts it at the end if more of it waits.
+    pub(crate) fn first_written(&self, more: bool) {
+        let mut waiting = self.waiting.lock();
+        if let Some(first) = waiting.pop_front().filter(|_| more) {
+            waiting.push_back(first);
+        }
+    }
+
+    /// Those that wait or are being written now.
+    pub(crate) fn all_waiting(&self) -> Vec<Arc<PartitionView>> {
+        self.waiting.lock().iter().cloned().collect()
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    /// The partition has unsynced bytes.
+    pub(crate) fn note_dirty(&self, partition: &Arc<PartitionView>) {
+        self.dirty.lock().entry(partition.id()).or_insert_with(|| Arc::clone(partition));
+    }
+
+    /// Makes everything durable that was written up to now. After an error the shard has stopped: what
+    /// the device holds is not known any more.
+    pub(crate) fn sync(&self) -> Result<(), DiskError> {
+        let partitions = std::mem::take(&mut *self.dirty.lock());
+        let mut dirty = DirtyFiles::new();
+        for partition in partitions.values() {
+            partition.files().with_log(|log| dirty.merge(log.take_dirty()));
+        }
+        dirty.sync(&**self.disk()).inspect_err(|error| self.stop(error.to_string()))
+    }
+
+    /// Why nothing may be written any more, if so.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        self.stopped.lock().clone()
+    }
+
+    /// From here on nothing is written.
+    pub(crate) fn stop(&self, why: String) {
+        self.stopped.lock().get_or_insert(why);
+    }
+}

@@ -1,0 +1,96 @@
+//! Segments that were trimmed away and partitions that were closed: their files are unlinked when a
+//! durable checkpoint does not name them any more. Until then a restart may need them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use weir_log::partition::{PartitionError, PartitionLog, remove_partition};
+use weir_model::{Offset, PartitionId};
+
+use super::ShardFiles;
+use crate::state::partition::SegmentId;
+use crate::view::PartitionView;
+
+/// Something whose files are to go.
+#[derive(Debug)]
+pub(crate) enum Retirement {
+    /// Segments wholly below the log start.
+    Segments { partition: Arc<PartitionView>, log_start: Offset, dropped: Vec<SegmentId> },
+    /// All of a partition.
+    Partition(Arc<PartitionView>),
+}
+
+/// What was let go, by the index of the entry that did.
+pub(super) type Retired = VecDeque<(u64, Retirement)>;
+
+/// What may be unlinked after the next checkpoint.
+#[derive(Debug, Default)]
+pub(super) struct Retiring {
+    /// Partitions with files that no checkpoint names.
+    trimmed: BTreeMap<PartitionId, Arc<PartitionView>>,
+    closed: Vec<Arc<PartitionView>>,
+}
+
+impl ShardFiles {
+    /// The entry at `index` let something go.
+    pub(crate) fn retire(&self, index: u64, retirement: Retirement) {
+        self.retired.lock().push_back((index, retirement));
+    }
+
+    /// The partition's directory may hold files from before the last start.
+    pub(crate) fn tidy_later(&self, partition: &Arc<PartitionView>) {
+        self.retiring.lock().trimmed.insert(partition.id(), Arc::clone(partition));
+    }
+
+    /// Hides what was let go by entries up to `index` from readers that come now. To be called when all
+    /// of these entries are written, and before the checkpoint at `index` is durable.
+    pub(crate) fn hide_retired(&self, index: u64) {
+        let mut retiring = self.retiring.lock();
+        let next = || self.retired.lock().pop_front_if(|(at, _)| *at <= index);
+        while let Some((_, retirement)) = next() {
+            match retirement {
+                Retirement::Segments { partition, log_start, dropped } => {
+                    partition.files().with_log(|log| hide(log, log_start, &dropped));
+                    retiring.trimmed.insert(partition.id(), partition);
+                }
+                Retirement::Partition(partition) => retiring.closed.push(partition),
+            }
+        }
+    }
+
+    /// Unlinks what [`ShardFiles::hide_retired`] hid, now that the checkpoint that followed is durable.
+    /// What is still being read, or cannot be unlinked, is tried again after the next one.
+    pub(crate) fn unlink_retired(&self) {
+        let mut retiring = self.retiring.lock();
+        retiring.trimmed.retain(|_, partition| {
+            let left = partition.files().with_log(unlink);
+            !matches!(left, None | Some(Ok(0)))
+        });
+        retiring.closed.retain(|partition| self.remove(partition).is_err());
+    }
+
+    fn remove(&self, partition: &PartitionView) -> Result<(), PartitionError> {
+        if let Some(mut log) = partition.files().take_log() {
+            // Lets go of its open files. Whoever still reads goes on.
+            log.roll();
+            log.retire_below(log.end());
+            let _ = unlink(&mut log);
+        }
+        remove_partition(&self.handles, partition.files().dir())?;
+        Ok(())
+    }
+}
+
+fn hide(log: &mut PartitionLog, log_start: Offset, dropped: &[SegmentId]) {
+    // The machine has let go of the segment that was appended to: the next append begins another.
+    let open = log.reader().segments().last().filter(|last| !last.closed).map(|last| last.base);
+    if open.is_some_and(|base| dropped.iter().any(|id| id.base == base)) {
+        log.roll();
+    }
+    log.retire_below(log_start);
+}
+
+fn unlink(log: &mut PartitionLog) -> Result<usize, PartitionError> {
+    let (_, ticket) = log.manifest()?;
+    log.unlink_retired(ticket)
+}

@@ -1,0 +1,11 @@
+//! Whole replicas on a simulated disk: what is applied can be read, however it has moved between memory
+//! and files, and a crash at any moment loses nothing that the journal brings again.
+
+mod checkpoints;
+mod crashes;
+mod faults;
+mod identical;
+mod observers;
+mod reads;
+mod retirement;
+mod support;
