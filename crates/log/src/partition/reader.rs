@@ -80,12 +80,23 @@ impl PartitionReader {
         timestamp: TimestampMs,
         cached_only: bool,
     ) -> Result<Option<TimestampHit>, ReadError> {
+        self.find_timestamp_from(0, timestamp, cached_only)
+    }
+
+    /// As [`PartitionReader::find_timestamp`], but nothing that lies wholly below an offset. What is
+    /// trimmed stays in the log until a checkpoint lets go of it.
+    pub fn find_timestamp_from(
+        &self,
+        from: Offset,
+        timestamp: TimestampMs,
+        cached_only: bool,
+    ) -> Result<Option<TimestampHit>, ReadError> {
         let range = self.range();
+        let from = range.start.max(from);
         for segment in range.segments.iter() {
             let entry = segment.entry();
-            if entry.max_timestamp >= timestamp && entry.last_offset >= range.start {
-                let found =
-                    segment.find_timestamp(&self.shared.handles, timestamp, range.start, cached_only)?;
+            if entry.max_timestamp >= timestamp && entry.last_offset >= from {
+                let found = segment.find_timestamp(&self.shared.handles, timestamp, from, cached_only)?;
                 if found.is_some() {
                     return Ok(found);
                 }
