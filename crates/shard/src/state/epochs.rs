@@ -22,6 +22,7 @@ pub(crate) struct EpochTable {
 }
 
 impl EpochTable {
+    #[cfg(test)]
     pub(crate) fn starts(&self) -> &[EpochStart] {
         &self.starts
     }

@@ -9,3 +9,5 @@ pub(crate) mod epochs;
 pub(crate) mod group;
 pub(crate) mod partition;
 pub(crate) mod producers;
+#[cfg(test)]
+mod tests;

@@ -104,7 +104,7 @@ impl PartitionState {
                         base_offset: first.base_offset,
                         last_offset: first.last_offset,
                         log_start: self.log_start,
-                        leader_epoch: self.epochs.at(first.base_offset),
+                        leader_epoch: first.leader_epoch,
                         time: first.time,
                         duplicate: true,
                     });
@@ -120,7 +120,7 @@ impl PartitionState {
         self.grow(&stored, starts_segment, now);
         self.epochs.appended(epoch, stored.base_offset);
         if header.is_idempotent() {
-            self.producers.appended(&header, stored.base_offset, now);
+            self.producers.appended(&header, &stored, now);
         }
         self.next_offset = stored.last_offset + 1;
         let appended = Appended {

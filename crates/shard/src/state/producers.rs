@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_model::batch::BatchHeader;
+use weir_model::batch::{BatchHeader, StoredBatch};
 use weir_model::command::Refusal;
 use weir_model::wire::{DecodeError, Reader, Writer};
 use weir_model::{Offset, TimestampMs};
@@ -31,6 +31,7 @@ pub(crate) struct ProducerBatch {
     pub last_sequence: i32,
     pub base_offset: Offset,
     pub last_offset: Offset,
+    pub leader_epoch: i32,
     pub time: TimestampMs,
 }
 
@@ -144,7 +145,7 @@ impl Producers {
     }
 
     /// Remembers a batch that [`Producers::judge`] let pass and that got its place.
-    pub(crate) fn appended(&mut self, header: &BatchHeader, base_offset: Offset, now: TimestampMs) {
+    pub(crate) fn appended(&mut self, header: &BatchHeader, batch: &StoredBatch, now: TimestampMs) {
         let id = header.producer_id;
         let known = self.get(id).is_some_and(|producer| !producer.is_expired(now));
         if !known {
@@ -164,8 +165,9 @@ impl Producers {
         producer.push(ProducerBatch {
             first_sequence: header.base_sequence,
             last_sequence: header.last_sequence(),
-            base_offset,
-            last_offset: base_offset + i64::from(header.last_offset_delta),
+            base_offset: batch.base_offset,
+            last_offset: batch.last_offset,
+            leader_epoch: batch.leader_epoch,
             time: now,
         });
     }
@@ -208,6 +210,7 @@ impl Producers {
                 out.i32(batch.last_sequence);
                 out.i64(batch.base_offset);
                 out.i64(batch.last_offset);
+                out.i32(batch.leader_epoch);
                 out.i64(batch.time);
             });
         }
@@ -215,7 +218,7 @@ impl Producers {
 
     pub(crate) fn decode(reader: &mut Reader) -> Result<Producers, DecodeError> {
         let swept_at = reader.i64()?;
-        let list = reader.list(46, decode_producer)?;
+        let list = reader.list(50, decode_producer)?;
         if list.len() > PRODUCERS_PER_PARTITION_MAX {
             return Err(reader.error("more producers than a partition may have"));
         }
@@ -238,12 +241,13 @@ fn chunk_of(id: i64) -> i64 {
 fn decode_producer(reader: &mut Reader) -> Result<(i64, Producer), DecodeError> {
     let id = reader.i64()?;
     let mut producer = Producer::new(reader.i16()?);
-    let batches = reader.list(32, |r| {
+    let batches = reader.list(36, |r| {
         Ok(ProducerBatch {
             first_sequence: r.i32()?,
             last_sequence: r.i32()?,
             base_offset: r.i64()?,
             last_offset: r.i64()?,
+            leader_epoch: r.i32()?,
             time: r.i64()?,
         })
     })?;

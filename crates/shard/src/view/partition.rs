@@ -228,7 +228,7 @@ impl PartitionView {
         let in_files = match self.files.reader() {
             None => None,
             Some(reader) => reader
-                .find_timestamp(at, log_start, false)
+                .find_timestamp_from(log_start, at, false)
                 .map_err(|error| self.read_error(log_start, error))?,
         };
         Ok(in_files.map(BatchPosition::from).or(in_tail))

