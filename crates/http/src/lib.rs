@@ -1,1 +1,20 @@
 //! The admin API, metrics and health over HTTP.
+//!
+//! Everything is JSON but the metrics, which are in OpenMetrics' text format. It asks the broker and keeps
+//! nothing of its own.
+//!
+//! * [`HttpFront`]: the listener.
+//! * `limits`: connections are bounded, and one on which nothing moves is closed.
+//! * `health`: `/health/live`, `/health/ready`, `/metrics`.
+//! * `api`: `/api/v1/...`, one module for each noun.
+//! * `error`: `{error, message, remedy}`.
+
+mod api;
+mod error;
+mod front;
+mod health;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+pub use front::{HttpFront, HttpOptions};

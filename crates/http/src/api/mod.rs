@@ -1,0 +1,49 @@
+//! `/api/v1`: one module for each noun.
+
+mod cluster;
+mod groups;
+mod log;
+mod topics;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use serde::de::DeserializeOwned;
+
+use crate::error::ApiError;
+use crate::front::Front;
+
+/// What the handlers answer with.
+type Answer<T> = Result<axum::Json<T>, ApiError>;
+
+/// What is served under `/api/v1`.
+pub(crate) fn routes() -> Router<Arc<Front>> {
+    Router::new()
+        .route("/cluster", get(cluster::describe))
+        .route("/config", get(cluster::config))
+        .route("/topics", get(topics::list).post(topics::create))
+        .route("/topics/{name}", get(topics::describe).patch(topics::alter).delete(topics::delete))
+        .route("/groups", get(groups::list))
+        .route("/groups/{name}", get(groups::describe).delete(groups::delete))
+        .route("/groups/{name}/reset", post(groups::reset))
+        .route("/log", get(log::list))
+}
+
+/// Reads a body as JSON.
+fn body<T: DeserializeOwned>(bytes: Result<Bytes, BytesRejection>) -> Result<T, ApiError> {
+    let bytes = bytes.map_err(|rejection| {
+        let status = rejection.status();
+        let word = if status == StatusCode::PAYLOAD_TOO_LARGE { "too_large" } else { "bad_request" };
+        ApiError::new(status, word, rejection.body_text(), "send a smaller body")
+    })?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        ApiError::bad_request(
+            format!("the body is not what is expected here: {error}"),
+            "correct the JSON body",
+        )
+    })
+}

@@ -1,0 +1,198 @@
+//! Errors for programs and people: a word that does not change, a sentence, and what to do.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use weir_broker::{AdminError, GroupError, LookupError, ReadError, Unavailable};
+
+/// Why a request was refused.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    body: Body,
+}
+
+#[derive(Debug, Serialize)]
+struct Body {
+    /// For programs.
+    error: &'static str,
+    /// For people.
+    message: String,
+    /// What to do about it.
+    remedy: String,
+}
+
+impl ApiError {
+    pub(crate) fn new(
+        status: StatusCode,
+        error: &'static str,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError { status, body: Body { error, message: message.into(), remedy: remedy.into() } }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, remedy)
+    }
+
+    pub(crate) fn no_such_path() -> ApiError {
+        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, topics";
+        ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path", remedy)
+    }
+
+    pub(crate) fn no_such_method() -> ApiError {
+        let message = "this path does not take this method";
+        let remedy = "GET reads, POST creates or acts, PATCH alters, DELETE deletes";
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message, remedy)
+    }
+
+    pub(crate) fn unknown_topic(name: &str) -> ApiError {
+        AdminError::UnknownTopic(name.to_owned()).into()
+    }
+
+    pub(crate) fn unknown_group(name: &str) -> ApiError {
+        let message = format!("there is no group '{name}'");
+        ApiError::new(StatusCode::NOT_FOUND, "unknown_group", message, "GET /api/v1/groups lists the groups")
+    }
+
+    pub(crate) fn not_empty(name: &str) -> ApiError {
+        let message = format!("the group '{name}' has members");
+        let remedy = "stop its consumers, wait until their session timeout has passed, and try again";
+        ApiError::new(StatusCode::CONFLICT, "not_empty", message, remedy)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+impl From<Unavailable> for ApiError {
+    fn from(error: Unavailable) -> ApiError {
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        let (status, word, remedy) = match &error {
+            Unavailable::NotLeader { .. } => {
+                (unavailable, "not_leader", "ask the node that leads, or try again")
+            }
+            Unavailable::Starting => (unavailable, "starting", "try again in a moment"),
+            Unavailable::Overloaded => (unavailable, "overloaded", "try again in a moment"),
+            Unavailable::DiskFull => (
+                StatusCode::INSUFFICIENT_STORAGE,
+                "disk_full",
+                "delete topics or records, lower their retention, or add disk space",
+            ),
+            Unavailable::TimedOut => {
+                (StatusCode::GATEWAY_TIMEOUT, "timed_out", "look whether it took effect before trying again")
+            }
+            Unavailable::ShuttingDown => (unavailable, "shutting_down", "try again when the node is back"),
+            Unavailable::Stopped(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "stopped",
+                "read the node's log; the shard needs an operator",
+            ),
+        };
+        ApiError::new(status, word, error.to_string(), remedy)
+    }
+}
+
+impl From<AdminError> for ApiError {
+    fn from(error: AdminError) -> ApiError {
+        let message = error.to_string();
+        let (status, word, remedy) = match error {
+            AdminError::Unavailable(error) => return error.into(),
+            AdminError::InvalidName(_) => (
+                StatusCode::BAD_REQUEST,
+                "invalid_name",
+                "choose a name of letters, digits, '.', '_' and '-'",
+            ),
+            AdminError::TopicExists(_) => {
+                (StatusCode::CONFLICT, "topic_exists", "choose another name, or alter the topic that exists")
+            }
+            AdminError::NameCollides { .. } => (StatusCode::CONFLICT, "name_collides", "choose another name"),
+            AdminError::UnknownTopic(_) => {
+                (StatusCode::NOT_FOUND, "unknown_topic", "GET /api/v1/topics lists the topics")
+            }
+            AdminError::UnknownPartition { .. } => {
+                (StatusCode::NOT_FOUND, "unknown_partition", "GET /api/v1/topics/NAME lists its partitions")
+            }
+            AdminError::InvalidPartitions(_) => (
+                StatusCode::BAD_REQUEST,
+                "invalid_partitions",
+                "the number can only be raised, within the limit",
+            ),
+            AdminError::InvalidReplication(_) => {
+                (StatusCode::BAD_REQUEST, "invalid_replication", "leave the number of replicas out")
+            }
+            AdminError::InvalidConfig(_) => (
+                StatusCode::BAD_REQUEST,
+                "invalid_config",
+                "GET /api/v1/topics/NAME lists every setting of a topic",
+            ),
+            AdminError::OffsetOutOfRange { .. } => {
+                (StatusCode::BAD_REQUEST, "offset_out_of_range", "choose an offset within the range")
+            }
+            AdminError::Limit { .. } => {
+                (StatusCode::INSUFFICIENT_STORAGE, "limit_reached", "delete what is not needed any more")
+            }
+            AdminError::Conflict(_) => {
+                (StatusCode::CONFLICT, "conflict", "read the current state and try again")
+            }
+        };
+        ApiError::new(status, word, message, remedy)
+    }
+}
+
+impl From<GroupError> for ApiError {
+    fn from(error: GroupError) -> ApiError {
+        match error {
+            GroupError::Unavailable(error) => error.into(),
+            GroupError::InvalidName(error) => {
+                let remedy = "choose another name";
+                ApiError::new(StatusCode::BAD_REQUEST, "invalid_name", error.to_string(), remedy)
+            }
+            GroupError::UnknownGroup => {
+                let remedy = "GET /api/v1/groups lists the groups";
+                ApiError::new(StatusCode::NOT_FOUND, "unknown_group", "there is no such group", remedy)
+            }
+            GroupError::NotEmpty
+            | GroupError::UnknownMember
+            | GroupError::RebalanceInProgress
+            | GroupError::IllegalGeneration => {
+                let remedy = "stop its consumers, wait until their session timeout has passed, and try again";
+                ApiError::new(StatusCode::CONFLICT, "not_empty", "the group has members", remedy)
+            }
+            error => ApiError::bad_request(error.to_string(), "change the request"),
+        }
+    }
+}
+
+impl From<LookupError> for ApiError {
+    fn from(error: LookupError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            LookupError::Unavailable(error) => error.into(),
+            LookupError::UnknownPartition { .. } => {
+                let remedy = "GET /api/v1/topics/NAME lists its partitions";
+                ApiError::new(StatusCode::NOT_FOUND, "unknown_partition", message, remedy)
+            }
+            LookupError::NotOpen { .. } => {
+                ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_open", message, "try again in a moment")
+            }
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> ApiError {
+        match error {
+            ReadError::Unavailable(error) => error.into(),
+            error => {
+                let remedy = "read the node's log";
+                ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "read_failed", error.to_string(), remedy)
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The listener, and the table of what is served.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use weir_broker::Broker;
+
+use crate::api;
+use crate::error::ApiError;
+use crate::health;
+use crate::limits::LimitedListener;
+
+/// How the front behaves.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// Largest body of a request, in bytes.
+    pub body_bytes_max: usize,
+    /// Connections at once; more wait until one is closed.
+    pub connections_max: usize,
+    /// A connection on which nothing moves for this long is closed.
+    pub idle: Duration,
+    /// How long connections may take to finish what is under way when the front stops.
+    pub drain: Duration,
+    /// The effective configuration, as `/api/v1/config` shows it.
+    pub config: serde_json::Value,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        HttpOptions {
+            body_bytes_max: 1 << 20,
+            connections_max: 1_000,
+            idle: Duration::from_secs(120),
+            drain: Duration::from_secs(10),
+            config: serde_json::Value::Null,
+        }
+    }
+}
+
+/// What every handler may use.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) config: serde_json::Value,
+}
+
+/// The HTTP front, listening.
+#[derive(Debug)]
+pub struct HttpFront {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    front: Arc<Front>,
+    options: HttpOptions,
+}
+
+impl HttpFront {
+    /// Opens the listener. Port 0 takes a free one; see [`HttpFront::local_addr`].
+    pub async fn bind(addr: SocketAddr, broker: Arc<Broker>, options: HttpOptions) -> io::Result<HttpFront> {
+        let listener = TcpListener::bind(addr).await?;
+        let local_addr = listener.local_addr()?;
+        let front = Arc::new(Front { broker, config: options.config.clone() });
+        Ok(HttpFront { listener, local_addr, front, options })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Serves until `shutdown` resolves, then accepts nothing more, finishes what is under way, and returns;
+    /// at the latest after [`HttpOptions::drain`].
+    pub async fn serve(self, shutdown: impl Future<Output = ()> + Send + 'static) {
+        let router = router(self.front, self.options.body_bytes_max);
+        let listener = LimitedListener::new(self.listener, self.options.connections_max, self.options.idle);
+        let (stopping, stopped) = tokio::sync::oneshot::channel();
+        let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+            shutdown.await;
+            // The receiver lives as long as this future is polled.
+            let _ = stopping.send(());
+        });
+        let deadline = async {
+            // An error would mean that the sender was dropped unsent, which is a stop as well.
+            let _ = stopped.await;
+            tokio::time::sleep(self.options.drain).await;
+        };
+        tokio::select! {
+            served = async { serving.await } => if let Err(error) = served {
+                tracing::error!(%error, "the HTTP listener ended");
+            },
+            () = deadline => tracing::warn!("HTTP connections did not finish in time and are cut"),
+        }
+    }
+}
+
+pub(crate) fn router(front: Arc<Front>, body_bytes_max: usize) -> Router {
+    Router::new()
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .nest("/api/v1", api::routes())
+        .fallback(async || ApiError::no_such_path())
+        .method_not_allowed_fallback(async || ApiError::no_such_method())
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .with_state(front)
+}
