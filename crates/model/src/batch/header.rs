@@ -1,6 +1,8 @@
 //! The batch's fixed header: parsing, checking, and splitting a record set into batches.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::TimestampMs;
 
 /// Bytes before the first record.
 pub const BATCH_HEADER_BYTES: usize = 61;
@@ -11,6 +13,9 @@ pub const LENGTH_PREFIX_BYTES: usize = 12;
 const MAGIC_POSITION: usize = 16;
 const CRC_POSITION: usize = 17;
 const CRC_COVERS_FROM: usize = 21;
+const ATTRIBUTES_LOW_BYTE: usize = 22;
+const MAX_TIMESTAMP_POSITION: usize = 35;
+const LOG_APPEND_TIME_BIT: u8 = 0x08;
 const SUPPORTED_MAGIC: i8 = 2;
 
 /// How the records of a batch are compressed.
@@ -156,7 +161,11 @@ impl BatchHeader {
 
     /// Whose timestamps the records carry.
     pub fn timestamp_type(&self) -> TimestampType {
-        if self.attributes & 0x08 == 0 { TimestampType::CreateTime } else { TimestampType::LogAppendTime }
+        if self.attributes & i16::from(LOG_APPEND_TIME_BIT) == 0 {
+            TimestampType::CreateTime
+        } else {
+            TimestampType::LogAppendTime
+        }
     }
 
     /// Whether the batch belongs to a transaction.
@@ -272,4 +281,14 @@ pub(super) fn batch_crc(batch: &[u8]) -> u32 {
 pub(super) fn seal_crc(batch: &mut [u8]) {
     let crc = batch_crc(batch);
     batch[CRC_POSITION..CRC_COVERS_FROM].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// A copy of a verified batch in which all records carry `time`, the time of the append, as topics
+/// with `message.timestamp.type=LogAppendTime` want it. The time stands inside the CRC, hence the copy.
+pub fn with_append_time(batch: &[u8], time: TimestampMs) -> Bytes {
+    let mut copy = BytesMut::from(batch);
+    copy[ATTRIBUTES_LOW_BYTE] |= LOG_APPEND_TIME_BIT;
+    copy[MAX_TIMESTAMP_POSITION..MAX_TIMESTAMP_POSITION + 8].copy_from_slice(&time.to_be_bytes());
+    seal_crc(&mut copy);
+    copy.freeze()
 }

@@ -29,7 +29,7 @@ mod tests;
 
 pub use header::{
     BATCH_HEADER_BYTES, BatchError, BatchHeader, Compression, LENGTH_PREFIX_BYTES, TimestampType,
-    split_batches, verify_batch,
+    split_batches, verify_batch, with_append_time,
 };
 pub use records::{BatchBuilder, Header, Record, RecordError, RecordIter, decode_records, encode_record};
 pub use stored::{PATCHED_PREFIX_BYTES, StoredBatch};

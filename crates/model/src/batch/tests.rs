@@ -72,3 +72,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn append_time_replaces_every_timestamp() {
+    let stamped = with_append_time(&sample(), 9_000);
+    let header = verify_batch(&stamped).unwrap();
+    assert_eq!((header.timestamp_type(), header.max_timestamp), (TimestampType::LogAppendTime, 9_000));
+    let times = decode_records(&header, stamped.slice(BATCH_HEADER_BYTES..)).map(|r| r.unwrap().timestamp);
+    assert_eq!(times.collect::<Vec<_>>(), [9_000, 9_000]);
+}
