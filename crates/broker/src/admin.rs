@@ -1,15 +1,24 @@
-//! Creating, altering and deleting topics.
+//! Creating, altering and deleting topics: first the catalog, then the partitions. Whatever a crash
+//! leaves undone in between is done by `reconcile`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_model::{Offset, TopicId};
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use weir_model::command::{Command, Outcome, PartitionMeta, Refusal, TopicMeta};
+use weir_model::names::check_topic_name;
+use weir_model::settings::PartitionSettings;
+use weir_model::{Offset, ShardId, TimestampMs, TopicId};
 
 use crate::broker::Broker;
-use crate::errors::{AdminError, Unavailable};
-use crate::options::SettingKind;
+use crate::errors::{AdminError, Unavailable, refused};
+use crate::options::TOPIC_PARTITIONS_MAX;
 use crate::read::PartitionRef;
-use crate::topics::Topic;
+use crate::topics::{Topic, effective};
+
+/// "Not created".
+const NO_TIME: TimestampMs = -1;
 
 /// A topic to be created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,34 +33,25 @@ pub struct CreateTopic {
     pub config: BTreeMap<String, String>,
 }
 
-/// Where the value of a setting comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigSource {
-    /// The topic's own override.
-    Topic,
-    /// The broker's configuration.
-    Broker,
-    /// The built-in default.
-    Default,
+/// Creations that are under way because somebody used a topic, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    names: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// One setting with its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigEntry {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value.
-    pub value: String,
-    /// Where the value comes from.
-    pub source: ConfigSource,
-    /// What the value is.
-    pub kind: SettingKind,
-    /// What it does.
-    pub doc: &'static str,
-    /// Whether it can be altered while the broker runs.
-    pub read_only: bool,
-    /// All values in the order in which they count, the effective one first: name, value, source.
-    pub synonyms: Vec<(&'static str, String, ConfigSource)>,
+impl Flights {
+    fn join(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+        self.names.lock().entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Forgets a flight that nobody else is on.
+    fn leave(&self, name: &str, flight: Arc<tokio::sync::Mutex<()>>) {
+        let mut names = self.names.lock();
+        // The map's and ours.
+        if Arc::strong_count(&flight) <= 2 {
+            names.remove(name);
+        }
+    }
 }
 
 impl Broker {
@@ -62,19 +62,155 @@ impl Broker {
         create: CreateTopic,
         validate_only: bool,
     ) -> Result<Arc<Topic>, AdminError> {
-        let _ = (create, validate_only);
-        Err(Unavailable::Starting.into())
+        let settings = self.check_creation(&create)?;
+        let count = create.partitions.unwrap_or(self.options.num_partitions);
+        if validate_only {
+            let nowhere = PartitionMeta { id: weir_model::PartitionId(0), shard: ShardId::META };
+            let meta = TopicMeta {
+                name: create.name,
+                id: TopicId::NONE,
+                partitions: vec![nowhere; count as usize],
+                config: create.config,
+                created_at: NO_TIME,
+            };
+            return Ok(Arc::new(Topic { meta: Arc::new(meta), settings: Arc::new(settings) }));
+        }
+        let command = Command::CreateTopic {
+            name: create.name,
+            topic_id: self.ids.topic_id(),
+            placement: self.place(count)?,
+            config: create.config,
+        };
+        let meta = match self.propose_meta(command).await? {
+            Outcome::Topic(meta) => meta,
+            other => return Err(refused(other)),
+        };
+        self.metrics.topics.inc();
+        self.metrics.partitions.inc_by(i64::from(count));
+        let opened = self.open_partitions(&meta.partitions, &settings).await;
+        self.look_after(opened)?;
+        tracing::info!(topic = meta.name, id = %meta.id, partitions = meta.partitions.len(), "topic created");
+        self.topic_by_id(meta.id).ok_or(AdminError::UnknownTopic(meta.name))
+    }
+
+    /// Checks everything that can be told before the meta shard is asked. The settings it would have.
+    fn check_creation(&self, create: &CreateTopic) -> Result<PartitionSettings, AdminError> {
+        check_topic_name(&create.name)?;
+        let count = create.partitions.unwrap_or(self.options.num_partitions);
+        if count == 0 || count > TOPIC_PARTITIONS_MAX {
+            return Err(AdminError::InvalidPartitions(format!(
+                "{count} partitions; a topic has from 1 to {TOPIC_PARTITIONS_MAX}"
+            )));
+        }
+        let replicas = self.meta()?.voters().len();
+        if let Some(asked) = create.replication
+            && usize::from(asked) != replicas
+        {
+            return Err(AdminError::InvalidReplication(format!(
+                "{asked} replicas; every topic of this cluster has {replicas}, ask for that or leave it open (-1)"
+            )));
+        }
+        let settings = self.options.defaults.with_overrides(&create.config, self.majority())?;
+        let catalog = self.ready_meta()?.view().catalog();
+        if catalog.topic(&create.name).is_some() {
+            return Err(AdminError::TopicExists(create.name.clone()));
+        }
+        Ok(settings)
+    }
+
+    /// The name of a topic that differs from this one only by `.` and `_`: Kafka's metrics do not
+    /// tell the two apart, so its tools warn.
+    pub fn colliding_topic(&self, name: &str) -> Option<String> {
+        if !name.contains(['.', '_']) {
+            return None;
+        }
+        let folded = name.replace('.', "_");
+        let topics = self.meta().ok()?.view().catalog().topics();
+        let other = topics.iter().find(|topic| topic.name != name && topic.name.replace('.', "_") == folded);
+        other.map(|topic| topic.name.clone())
     }
 
     /// The topic of this name, created with the defaults if there is none and
     /// `auto.create.topics.enable` says so. Many at once for one name create it once.
     pub async fn topic_or_create(&self, name: &str) -> Result<Arc<Topic>, AdminError> {
-        Err(AdminError::UnknownTopic(name.to_owned()))
+        if let Some(topic) = self.topic(name) {
+            return Ok(topic);
+        }
+        check_topic_name(name)?;
+        if !self.options.auto_create_topics {
+            return Err(AdminError::UnknownTopic(name.to_owned()));
+        }
+        let flight = self.flights.join(name);
+        let result = {
+            let _alone = flight.lock().await;
+            match self.topic(name) {
+                Some(topic) => Ok(topic),
+                None => {
+                    let create = CreateTopic { name: name.to_owned(), ..CreateTopic::default() };
+                    self.create_topic(create, false).await
+                }
+            }
+        };
+        self.flights.leave(name, flight);
+        match result {
+            // Somebody created it by hand at the same time.
+            Err(AdminError::TopicExists(_)) => {
+                self.topic(name).ok_or_else(|| AdminError::UnknownTopic(name.to_owned()))
+            }
+            result => result,
+        }
     }
 
-    /// Deletes a topic with its records and all groups' positions in it.
+    /// Deletes a topic with its records and all groups' positions in it. It is gone from every
+    /// listing at once; this returns when its partitions are closed.
     pub async fn delete_topic(&self, topic_id: TopicId) -> Result<(), AdminError> {
-        Err(AdminError::UnknownTopic(topic_id.to_string()))
+        let catalog = self.ready_meta()?.view().catalog();
+        let Some(meta) = catalog.topic_by_id(topic_id).cloned() else {
+            return Err(AdminError::UnknownTopic(topic_id.to_string()));
+        };
+        match self.propose_meta(Command::DeleteTopic { topic_id }).await? {
+            Outcome::Done => {}
+            other => return Err(refused(other)),
+        }
+        tracing::info!(topic = meta.name, id = %topic_id, "topic deleted");
+        let finished = self.finish_deletion(&meta).await;
+        self.look_after(finished)
+    }
+
+    /// If the second half of something failed, it is tried again in the background.
+    fn look_after<T>(&self, half: Result<T, AdminError>) -> Result<T, AdminError> {
+        if half.is_err() {
+            self.unfinished.notify_one();
+        }
+        half
+    }
+
+    /// Closes the partitions of a topic that is marked as deleted, drops what groups know of it, and
+    /// forgets it.
+    pub(crate) async fn finish_deletion(&self, meta: &TopicMeta) -> Result<(), AdminError> {
+        let closing = meta.partitions.iter().map(|partition| {
+            self.propose_to(partition.shard, Command::ClosePartition { partition: partition.id })
+        });
+        for outcome in join_all(closing).await {
+            match outcome? {
+                Outcome::Done | Outcome::Refused(Refusal::UnknownPartition(_)) => {}
+                other => return Err(refused(other)),
+            }
+        }
+        let dropping = self
+            .node
+            .data_shards()
+            .into_iter()
+            .map(|shard| self.propose_to(shard, Command::DropTopicOffsets { topic_id: meta.id }));
+        for outcome in join_all(dropping).await {
+            outcome?;
+        }
+        match self.propose_meta(Command::ForgetTopic { topic_id: meta.id }).await? {
+            Outcome::Done | Outcome::Refused(Refusal::UnknownTopic(_)) => {}
+            other => return Err(refused(other)),
+        }
+        self.count_loads();
+        Ok(())
     }
 
     /// Replaces a topic's overrides by these.
@@ -84,8 +220,21 @@ impl Broker {
         config: BTreeMap<String, String>,
         validate_only: bool,
     ) -> Result<Arc<Topic>, AdminError> {
-        let _ = (config, validate_only);
-        Err(AdminError::UnknownTopic(topic_id.to_string()))
+        let settings = self.options.defaults.with_overrides(&config, self.majority())?;
+        let _alone = self.alterations.lock().await;
+        self.ready_meta()?;
+        let topic =
+            self.topic_by_id(topic_id).ok_or_else(|| AdminError::UnknownTopic(topic_id.to_string()))?;
+        if validate_only {
+            return Ok(topic);
+        }
+        let meta = match self.propose_meta(Command::ConfigureTopic { topic_id, config }).await? {
+            Outcome::Topic(meta) => meta,
+            other => return Err(refused(other)),
+        };
+        let configured = self.configure_partitions(&meta.partitions, &settings).await;
+        self.look_after(configured)?;
+        self.topic_by_id(topic_id).ok_or(AdminError::UnknownTopic(meta.name))
     }
 
     /// Raises the number of a topic's partitions to `total`.
@@ -95,8 +244,36 @@ impl Broker {
         total: u32,
         validate_only: bool,
     ) -> Result<Arc<Topic>, AdminError> {
-        let _ = (total, validate_only);
-        Err(AdminError::UnknownTopic(topic_id.to_string()))
+        let _alone = self.alterations.lock().await;
+        self.ready_meta()?;
+        let topic =
+            self.topic_by_id(topic_id).ok_or_else(|| AdminError::UnknownTopic(topic_id.to_string()))?;
+        let present = topic.partition_count() as u32;
+        if total <= present {
+            return Err(AdminError::InvalidPartitions(format!(
+                "the topic '{}' has {present} partitions; their number can only be raised",
+                topic.name()
+            )));
+        }
+        if total > TOPIC_PARTITIONS_MAX {
+            return Err(AdminError::InvalidPartitions(format!(
+                "{total} partitions; a topic has from 1 to {TOPIC_PARTITIONS_MAX}"
+            )));
+        }
+        if validate_only {
+            return Ok(topic);
+        }
+        let placement = self.place(total - present)?;
+        let command = Command::AddPartitions { topic_id, expected: present, placement };
+        let meta = match self.propose_meta(command).await? {
+            Outcome::Topic(meta) => meta,
+            other => return Err(refused(other)),
+        };
+        let added = meta.partitions.get(present as usize..).unwrap_or_default();
+        self.metrics.partitions.inc_by(added.len() as i64);
+        let opened = self.open_partitions(added, &topic.settings).await;
+        self.look_after(opened)?;
+        self.topic_by_id(topic_id).ok_or(AdminError::UnknownTopic(meta.name))
     }
 
     /// Removes all records below `before`, or all there are; the new log start is returned.
@@ -105,18 +282,139 @@ impl Broker {
         partition: &PartitionRef,
         before: Option<Offset>,
     ) -> Result<Offset, AdminError> {
-        let _ = (partition, before);
-        Err(Unavailable::Starting.into())
+        partition.ready()?;
+        let (log_start, next_offset) = (partition.log_start(), partition.next_offset());
+        let wanted = before.unwrap_or(next_offset);
+        if wanted < 0 || wanted > next_offset {
+            return Err(AdminError::OffsetOutOfRange { offset: wanted, log_start, next_offset });
+        }
+        if wanted > log_start {
+            self.trim(partition.shard(), partition.id(), wanted, log_start).await?;
+        }
+        Ok(partition.log_start())
     }
 
-    /// Every setting of a topic.
-    pub fn describe_topic(&self, topic: &Topic) -> Vec<ConfigEntry> {
-        let _ = topic;
-        Vec::new()
+    /// Raises a partition's log start.
+    pub(crate) async fn trim(
+        &self,
+        shard: ShardId,
+        partition: weir_model::PartitionId,
+        log_start: Offset,
+        was: Offset,
+    ) -> Result<(), AdminError> {
+        match self.propose_to(shard, Command::Trim { partition, log_start }).await? {
+            Outcome::Done => {
+                self.metrics.offsets_trimmed.inc_by(log_start.saturating_sub(was).max(0) as u64);
+                Ok(())
+            }
+            other => Err(refused(other)),
+        }
     }
 
-    /// Every setting of this broker, the defaults of topic settings among them.
-    pub fn describe_broker(&self) -> Vec<ConfigEntry> {
-        Vec::new()
+    /// Opens partitions on their shards, all at once.
+    pub(crate) async fn open_partitions(
+        &self,
+        partitions: &[PartitionMeta],
+        settings: &PartitionSettings,
+    ) -> Result<(), AdminError> {
+        let opening = partitions.iter().map(|partition| {
+            let command =
+                Command::OpenPartition { partition: partition.id, settings: settings.clone(), epoch_base: 0 };
+            self.propose_to(partition.shard, command)
+        });
+        for outcome in join_all(opening).await {
+            match outcome? {
+                Outcome::Done => {}
+                other => return Err(refused(other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives partitions their settings, all at once.
+    async fn configure_partitions(
+        &self,
+        partitions: &[PartitionMeta],
+        settings: &PartitionSettings,
+    ) -> Result<(), AdminError> {
+        let configuring = partitions.iter().map(|partition| {
+            let command = Command::ConfigurePartition { partition: partition.id, settings: settings.clone() };
+            self.propose_to(partition.shard, command)
+        });
+        for outcome in join_all(configuring).await {
+            match outcome? {
+                Outcome::Done => {}
+                other => return Err(refused(other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next partitions go: each to the shard that has the fewest.
+    fn place(&self, count: u32) -> Result<Vec<ShardId>, Unavailable> {
+        let mut loads = self.loads.lock();
+        if loads.is_empty() {
+            // They are counted when this node begins to lead the meta shard.
+            return Err(Unavailable::Starting);
+        }
+        let next = |_| {
+            let least = loads.iter_mut().min_by_key(|(shard, load)| (**load, **shard));
+            least.map(|(shard, load)| {
+                *load += 1;
+                *shard
+            })
+        };
+        Ok((0..count).map_while(next).collect())
+    }
+
+    /// Counts the partitions of every shard anew.
+    pub(crate) fn count_loads(&self) {
+        let Ok(meta) = self.meta() else { return };
+        let catalog = meta.view().catalog();
+        let mut loads: BTreeMap<ShardId, u64> =
+            self.node.data_shards().into_iter().map(|shard| (shard, 0)).collect();
+        let topics = catalog.topics();
+        for partition in topics.iter().flat_map(|topic| &topic.partitions) {
+            *loads.entry(partition.shard).or_default() += 1;
+        }
+        self.metrics.topics.set(topics.len() as i64);
+        self.metrics.partitions.set(loads.values().sum::<u64>() as i64);
+        *self.loads.lock() = loads;
+        self.topics.forget_all_but(&catalog);
+    }
+
+    /// The settings that a topic's partitions must have.
+    pub(crate) fn settings_of(&self, meta: &TopicMeta) -> PartitionSettings {
+        effective(&self.options.defaults, meta)
+    }
+
+    fn majority(&self) -> u32 {
+        let voters = self.meta().map(|meta| meta.voters().len()).unwrap_or(1);
+        (voters / 2 + 1) as u32
+    }
+
+    /// The meta shard, if this node leads it and knows all that was decided before.
+    pub(crate) fn ready_meta(&self) -> Result<&weir_cluster::ShardHandle, Unavailable> {
+        let meta = self.meta()?;
+        ready(meta)?;
+        Ok(meta)
+    }
+
+    pub(crate) async fn propose_meta(&self, command: Command) -> Result<Outcome, Unavailable> {
+        self.propose_to(ShardId::META, command).await
+    }
+
+    pub(crate) async fn propose_to(&self, shard: ShardId, command: Command) -> Result<Outcome, Unavailable> {
+        Ok(self.shard(shard)?.propose(command).await?)
+    }
+}
+
+/// Whether this node leads the shard and has applied the beginning of its leadership.
+pub(crate) fn ready(shard: &weir_cluster::ShardHandle) -> Result<(), Unavailable> {
+    let leadership = shard.leadership();
+    match (leadership.is_leader, leadership.ready) {
+        (true, true) => Ok(()),
+        (true, false) => Err(Unavailable::Starting),
+        (false, _) => Err(Unavailable::NotLeader { leader: leadership.leader }),
     }
 }

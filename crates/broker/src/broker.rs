@@ -1,26 +1,143 @@
-//! The one value that fronts hold.
+//! The one value that fronts hold: what it consists of, how it starts and stops, and what is looked
+//! up in it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-use weir_model::TopicId;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use weir_cluster::{Clock, Node, ShardHandle};
+use weir_model::{ShardId, TopicId};
 
-use crate::errors::{AdminError, LookupError, Unavailable};
-use crate::info::{ClusterInfo, PartitionInfo};
+use crate::admin::Flights;
+use crate::errors::{LookupError, Unavailable};
+use crate::groups::Groups;
+use crate::ids::IdSource;
+use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
 use crate::metrics::Metrics;
-use crate::options::BrokerOptions;
+use crate::options::{BrokerOptions, SetError};
+use crate::producers::ProducerIds;
 use crate::read::PartitionRef;
-use crate::topics::Topic;
+use crate::topics::{Topic, TopicCache};
 
 /// What a front may ask for. Held as an `Arc` by every front.
-#[derive(Debug)]
 pub struct Broker {
-    options: BrokerOptions,
-    metrics: Arc<Metrics>,
+    pub(crate) node: Arc<Node>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: BrokerOptions,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) topics: TopicCache,
+    pub(crate) ids: IdSource,
+    pub(crate) producer_ids: ProducerIds,
+    pub(crate) groups: Groups,
+    /// Topics that are being created because somebody used them.
+    pub(crate) flights: Flights,
+    /// Partitions that were placed, by shard, since the catalog was last counted.
+    pub(crate) loads: Mutex<BTreeMap<ShardId, u64>>,
+    /// One alteration of a topic at a time, so that its partitions see them in the catalog's order.
+    pub(crate) alterations: tokio::sync::Mutex<()>,
+    /// Something was left half done and must be looked after.
+    pub(crate) unfinished: Notify,
+    /// For tasks that outlive the call that began them.
+    pub(crate) myself: Weak<Broker>,
+    /// The catalog and the partitions agree as far as this node has to see to it.
+    pub(crate) reconciled: AtomicBool,
+    /// Zero of the groups' clock.
+    pub(crate) began: Instant,
+    stop: watch::Sender<bool>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("cluster_id", &self.options.cluster_id).finish_non_exhaustive()
+    }
+}
+
+/// Why a broker could not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// Settings that contradict each other.
+    #[error(transparent)]
+    Options(#[from] SetError),
+    /// The shards below did not become ready.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
 }
 
 impl Broker {
-    /// Stops the tasks and answers everything that is parked.
-    pub async fn shutdown(&self) {}
+    /// Starts serving what this node leads: waits until every shard has a leader, brings the
+    /// partitions into agreement with the catalog, and begins with the recurring work.
+    pub async fn start(
+        node: Arc<Node>,
+        clock: Arc<dyn Clock>,
+        options: BrokerOptions,
+    ) -> Result<Arc<Broker>, StartError> {
+        options.check()?;
+        node.ready().await.map_err(Unavailable::from)?;
+        let metrics = Metrics::new();
+        let broker = Arc::new_cyclic(|myself| Broker {
+            myself: myself.clone(),
+            unfinished: Notify::new(),
+            topics: TopicCache::new(options.defaults.clone()),
+            ids: IdSource::new(options.seed),
+            producer_ids: ProducerIds::default(),
+            groups: Groups::new(&node.data_shards(), &options.groups),
+            flights: Flights::default(),
+            loads: Mutex::default(),
+            alterations: tokio::sync::Mutex::default(),
+            reconciled: AtomicBool::new(false),
+            began: Instant::now(),
+            stop: watch::Sender::new(false),
+            tasks: Mutex::default(),
+            node,
+            clock,
+            options,
+            metrics,
+        });
+        broker.spawn_tasks();
+        broker.until_reconciled().await?;
+        Ok(broker)
+    }
+
+    fn spawn_tasks(self: &Arc<Broker>) {
+        let mut tasks = vec![
+            tokio::spawn(self.clone().reconcile_always()),
+            tokio::spawn(self.clone().retain_always()),
+            tokio::spawn(self.clone().expire_offsets_always()),
+            tokio::spawn(self.clone().keep_time()),
+        ];
+        for shard in self.node.data_shards() {
+            tasks.push(tokio::spawn(self.clone().follow_leadership(shard)));
+        }
+        self.tasks.lock().extend(tasks);
+    }
+
+    /// Stops the recurring work and answers every request that is parked. The fronts stop first.
+    pub async fn shutdown(&self) {
+        self.stop.send_replace(true);
+        self.groups.stop(&Unavailable::ShuttingDown.into());
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            // A task that panicked has been reported already, and there is nothing left to do for it.
+            let _ = task.await;
+        }
+    }
+
+    /// Resolves when the broker is being stopped.
+    pub(crate) async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        // It fails only if the sender, which is ours, is gone.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
 
     /// What an operator has set.
     pub fn options(&self) -> &BrokerOptions {
@@ -34,55 +151,106 @@ impl Broker {
 
     /// Whether this node can serve: every shard has a leader, and the catalog's partitions are open.
     pub fn is_ready(&self) -> bool {
-        false
+        self.not_ready_because().is_none()
     }
 
-    /// Why this node cannot serve yet, in words; none if it can.
+    /// Why this node cannot serve, in words; none if it can.
     pub fn not_ready_because(&self) -> Option<String> {
-        Some("the broker is starting".into())
+        if self.is_stopping() {
+            return Some("the node is shutting down".into());
+        }
+        let shards = std::iter::once(ShardId::META).chain(self.node.data_shards());
+        for shard in shards {
+            let Some(handle) = self.node.shard(shard) else { continue };
+            let leadership = handle.leadership();
+            if leadership.leader.is_none() {
+                return Some(format!("shard {shard} has no leader"));
+            }
+            if leadership.is_leader && !leadership.ready {
+                return Some(format!("shard {shard} has not applied the beginning of its leadership"));
+            }
+        }
+        if !self.reconciled.load(Ordering::Acquire) {
+            return Some("the partitions of the catalog are being opened".into());
+        }
+        None
     }
 
     /// The cluster as this node sees it.
     pub fn cluster(&self) -> ClusterInfo {
+        let here = self.node.node_id();
+        let meta = self.node.shard(ShardId::META);
+        // Other nodes' addresses are known once nodes tell each other what they advertise.
+        let this = NodeInfo { id: here, advertised: self.options.advertised.clone() };
         ClusterInfo {
             cluster_id: self.options.cluster_id.clone(),
-            node_id: Default::default(),
-            nodes: Vec::new(),
-            controller: None,
+            node_id: here,
+            nodes: vec![this],
+            controller: meta.and_then(|meta| meta.leadership().leader),
         }
     }
 
     /// The topic of this name.
     pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
-        let _ = name;
-        None
+        let catalog = self.meta().ok()?.view().catalog();
+        catalog.topic(name).map(|meta| self.topics.get(meta))
     }
 
     /// The topic of this id.
     pub fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
-        let _ = id;
-        None
+        let catalog = self.meta().ok()?.view().catalog();
+        catalog.topic_by_id(id).map(|meta| self.topics.get(meta))
     }
 
     /// All topics in the order of their names.
     pub fn topics(&self) -> Vec<Arc<Topic>> {
-        Vec::new()
+        let Ok(meta) = self.meta() else { return Vec::new() };
+        meta.view().catalog().topics().iter().map(|meta| self.topics.get(meta)).collect()
     }
 
     /// A partition of a topic. Being led by another node is no error here: asking the partition is.
     pub fn partition(&self, topic: &Topic, index: i32) -> Result<PartitionRef, LookupError> {
-        let _ = (topic, index);
-        Err(Unavailable::Starting.into())
+        let (meta, handle) = self.locate(topic, index)?;
+        match handle.view().partition(meta.id) {
+            Some(view) => {
+                Ok(PartitionRef::new(handle.clone(), view, topic.id(), index, meta, self.blocking()))
+            }
+            None => Err(LookupError::NotOpen { topic: topic.name().to_owned(), index }),
+        }
     }
 
     /// Who serves a partition of a topic.
     pub fn partition_info(&self, topic: &Topic, index: i32) -> Result<PartitionInfo, LookupError> {
-        let _ = (topic, index);
-        Err(Unavailable::Starting.into())
+        let (meta, handle) = self.locate(topic, index)?;
+        let view = handle.view().partition(meta.id);
+        Ok(PartitionInfo {
+            leader: handle.leadership().leader,
+            leader_epoch: view.map_or(0, |view| view.leader_epoch()),
+            replicas: handle.voters(),
+        })
     }
 
-    /// A producer id that nobody else has, and its epoch.
-    pub async fn init_producer(&self) -> Result<(i64, i16), AdminError> {
-        Err(Unavailable::Starting.into())
+    fn locate(
+        &self,
+        topic: &Topic,
+        index: i32,
+    ) -> Result<(weir_model::command::PartitionMeta, &ShardHandle), LookupError> {
+        let found = usize::try_from(index).ok().and_then(|index| topic.meta.partitions.get(index));
+        let meta = *found.ok_or_else(|| LookupError::UnknownPartition {
+            topic: topic.name().to_owned(),
+            index,
+            partitions: topic.partition_count(),
+        })?;
+        Ok((meta, self.shard(meta.shard)?))
+    }
+
+    /// The meta shard.
+    pub(crate) fn meta(&self) -> Result<&ShardHandle, Unavailable> {
+        self.shard(ShardId::META)
+    }
+
+    /// A shard of which this node has a replica.
+    pub(crate) fn shard(&self, shard: ShardId) -> Result<&ShardHandle, Unavailable> {
+        self.node.shard(shard).ok_or(Unavailable::NotLeader { leader: None })
     }
 }

@@ -1,7 +1,9 @@
 //! What can go wrong, one type per operation, told apart by cause so that a front can choose its
 //! protocol's own code and a person can read what to do.
 
+use weir_cluster::ProposeError;
 use weir_model::batch::BatchError;
+use weir_model::command::{Outcome, Refusal};
 use weir_model::names::InvalidName;
 use weir_model::settings::SettingError;
 use weir_model::{NodeId, Offset};
@@ -27,6 +29,14 @@ pub enum Unavailable {
     /// No answer within the time allowed. The operation may still happen.
     #[error("no answer in time; the operation may still take effect")]
     TimedOut,
+    /// The request is larger than a shard takes in one piece.
+    #[error("the request takes {bytes} bytes; a shard takes {max} in one piece")]
+    TooLarge {
+        /// What it takes.
+        bytes: usize,
+        /// The bound.
+        max: usize,
+    },
     /// The node is being stopped.
     #[error("the node is shutting down")]
     ShuttingDown,
@@ -87,6 +97,9 @@ pub enum PublishError {
     /// The batch belongs to a transaction.
     #[error("transactions are not served; remove transactional.id from the producer")]
     Transactional,
+    /// The batch says that its timestamps are the broker's, on a topic where they are the producer's.
+    #[error("the batch claims LogAppendTime timestamps, but the topic has message.timestamp.type=CreateTime")]
+    TimestampType,
     /// The partition was deleted meanwhile.
     #[error("the partition does not exist any more")]
     UnknownPartition,
@@ -284,4 +297,32 @@ pub enum OffsetError {
     /// A member of the group is subscribed to the topic.
     #[error("the group is subscribed to the topic; stop its members first")]
     Subscribed,
+}
+
+impl From<ProposeError> for Unavailable {
+    fn from(error: ProposeError) -> Unavailable {
+        match error {
+            // The next leader may have the command or not: who asked has to ask again either way.
+            ProposeError::NotLeader { leader } | ProposeError::LeadershipLost { leader } => {
+                Unavailable::NotLeader { leader }
+            }
+            ProposeError::Overloaded => Unavailable::Overloaded,
+            ProposeError::DiskFull { .. } => Unavailable::DiskFull,
+            ProposeError::TooLarge { bytes, bytes_max } => Unavailable::TooLarge { bytes, max: bytes_max },
+            ProposeError::ShuttingDown => Unavailable::ShuttingDown,
+            ProposeError::Stopped(why) => Unavailable::Stopped(why),
+            ProposeError::Timeout => Unavailable::TimedOut,
+        }
+    }
+}
+
+/// The error for an outcome that is not the one an operation is after.
+pub(crate) fn refused(outcome: Outcome) -> AdminError {
+    match outcome {
+        Outcome::Refused(Refusal::TopicExists(name)) => AdminError::TopicExists(name),
+        Outcome::Refused(Refusal::UnknownTopic(id)) => AdminError::UnknownTopic(id.to_string()),
+        Outcome::Refused(Refusal::Limit { what, limit }) => AdminError::Limit { what, limit },
+        Outcome::Refused(other) => AdminError::Conflict(other.to_string()),
+        other => AdminError::Conflict(format!("the shard answered something else than asked: {other:?}")),
+    }
 }

@@ -11,22 +11,29 @@
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
 
-#![allow(dead_code)]
-
 mod admin;
+mod blocking;
 mod broker;
+mod configs;
 pub mod errors;
 pub mod groups;
+mod ids;
 mod info;
 mod metrics;
+mod offsets;
 pub mod options;
+mod producers;
 mod publish;
 mod read;
+mod reconcile;
+mod retention;
 mod topics;
+mod upkeep;
 mod wait;
 
-pub use admin::{ConfigEntry, ConfigSource, CreateTopic};
-pub use broker::Broker;
+pub use admin::CreateTopic;
+pub use broker::{Broker, StartError};
+pub use configs::{ConfigEntry, ConfigSource};
 pub use errors::{AdminError, GroupError, LookupError, OffsetError, PublishError, ReadError, Unavailable};
 pub use info::{ClusterInfo, NodeInfo, PartitionInfo};
 pub use metrics::{FrontMetrics, Metrics, RequestMetrics};

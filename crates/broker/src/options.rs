@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use weir_model::settings::PartitionSettings;
+use weir_shard::limits::{MEMBERS_PER_GROUP_MAX, OFFSET_METADATA_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX};
 
 /// Most partitions that one topic may have.
-pub const TOPIC_PARTITIONS_MAX: u32 = 10_000;
-
-/// Most topics in the cluster.
-pub const TOPICS_MAX: usize = 100_000;
+pub const TOPIC_PARTITIONS_MAX: u32 = PARTITIONS_PER_TOPIC_MAX as u32;
 
 /// A host and port that clients are told to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +58,7 @@ impl Default for GroupOptions {
             session_timeout_ms_min: 6_000,
             session_timeout_ms_max: 1_800_000,
             initial_rebalance_delay_ms: 150,
-            size_max: 10_000,
+            size_max: MEMBERS_PER_GROUP_MAX,
             groups_max: 100_000,
             offset_metadata_bytes_max: 4_096,
             member_data_bytes_max: 1 << 20,
@@ -232,7 +230,8 @@ impl BrokerOptions {
                 self.offsets_retention_check_interval_ms = number(value, 1, MS_MAX).map_err(bad)? as u64
             }
             "offset.metadata.max.bytes" => {
-                self.groups.offset_metadata_bytes_max = number(value, 0, 1 << 20).map_err(bad)? as usize
+                self.groups.offset_metadata_bytes_max =
+                    number(value, 0, OFFSET_METADATA_BYTES_MAX as i64).map_err(bad)? as usize
             }
             "group.min.session.timeout.ms" => {
                 self.groups.session_timeout_ms_min =
@@ -245,7 +244,9 @@ impl BrokerOptions {
             "group.initial.rebalance.delay.ms" => {
                 self.groups.initial_rebalance_delay_ms = number(value, 0, 600_000).map_err(bad)? as i32
             }
-            "group.max.size" => self.groups.size_max = number(value, 1, 100_000).map_err(bad)? as usize,
+            "group.max.size" => {
+                self.groups.size_max = number(value, 1, MEMBERS_PER_GROUP_MAX as i64).map_err(bad)? as usize
+            }
             _ => {
                 let topic = weir_model::settings::TOPIC_SETTINGS.iter().find(|s| s.broker_name == name);
                 let Some(topic) = topic else { return Err(bad(unknown(name))) };
@@ -296,5 +297,56 @@ fn unknown(name: &str) -> String {
     match nearest {
         Some((_, nearest)) => format!("there is no such setting; did you mean {nearest}?"),
         None => "there is no such setting".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::settings::TOPIC_SETTINGS;
+
+    use super::*;
+
+    #[test]
+    fn every_listed_setting_can_be_read_and_set_to_what_it_is() {
+        let mut options = BrokerOptions::new("cluster", [0; 32]);
+        let names = BROKER_SETTINGS.iter().map(|s| s.name.to_owned());
+        for name in names {
+            let value = options.get(&name).unwrap();
+            options.set(&name, &value).unwrap();
+            assert_eq!(options.get(&name).unwrap(), value);
+        }
+        for setting in TOPIC_SETTINGS {
+            let value = options.defaults.get(setting.name).unwrap();
+            options.set(setting.broker_name, &value).unwrap();
+        }
+        options.check().unwrap();
+    }
+
+    #[test]
+    fn what_is_set_takes_effect() {
+        let mut options = BrokerOptions::new("cluster", [0; 32]);
+        options.set("num.partitions", "7").unwrap();
+        options.set("offsets.retention.minutes", "2").unwrap();
+        options.set("log.retention.ms", "1000").unwrap();
+        options.set("auto.create.topics.enable", "false").unwrap();
+        assert_eq!((options.num_partitions, options.offsets_retention_ms), (7, 120_000));
+        assert_eq!((options.defaults.retention_ms, options.auto_create_topics), (1000, false));
+    }
+
+    #[test]
+    fn errors_name_the_value_its_bounds_and_the_nearest_name() {
+        let mut options = BrokerOptions::new("cluster", [0; 32]);
+        let error = options.set("num.partitions", "0").unwrap_err();
+        assert_eq!(error.to_string(), "num.partitions: '0' is not a whole number from 1 to 10000");
+        let error = options.set("num.partition", "1").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "num.partition: there is no such setting; did you mean num.partitions?"
+        );
+        let error = options.set("log.cleanup.policy", "compact").unwrap_err();
+        assert_eq!(error.to_string(), "log.cleanup.policy: 'compact' is not supported; only delete is");
+        options.set("group.min.session.timeout.ms", "9000").unwrap();
+        options.set("group.max.session.timeout.ms", "8000").unwrap();
+        assert!(options.check().unwrap_err().why.contains("9000 is above"));
     }
 }

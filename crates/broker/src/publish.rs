@@ -1,10 +1,18 @@
-//! Publishing one batch to one partition.
+//! Publishing one batch to one partition. The batch goes through untouched: it is looked at, counted
+//! and handed to its shard in the buffer that it arrived in.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::time::Instant;
+use weir_cluster::{PendingOutcome, PendingQueued};
+use weir_model::batch::{BatchHeader, TimestampType, verify_batch, with_append_time};
+use weir_model::command::{Command, Outcome, Refusal};
+use weir_model::settings::{Durability, PartitionSettings};
 use weir_model::{Offset, TimestampMs};
 
 use crate::broker::Broker;
@@ -38,17 +46,58 @@ pub struct Published {
 }
 
 /// A batch on its way: resolves when it is durable and applied. Dropping it does not take it back.
-#[derive(Debug)]
 #[must_use = "without awaiting it nobody knows whether the batch is durable"]
 pub struct Publishing {
-    result: Option<Result<Published, PublishError>>,
+    pending: Pending,
+    append_time: TimestampMs,
+    began: Instant,
+    seconds: Histogram,
+}
+
+/// What is waited for, by the topic's durability.
+enum Pending {
+    Applied(PendingOutcome),
+    Queued(PendingQueued),
+}
+
+impl fmt::Debug for Publishing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publishing").field("append_time", &self.append_time).finish_non_exhaustive()
+    }
 }
 
 impl Future for Publishing {
     type Output = Result<Published, PublishError>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(self.result.take().unwrap_or(Err(Unavailable::ShuttingDown.into())))
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let append_time = self.append_time;
+        let result = match &mut self.pending {
+            Pending::Applied(pending) => match ready!(Pin::new(pending).poll(context)) {
+                Ok(Outcome::Appended(appended)) => Ok(Published {
+                    base_offset: appended.base_offset,
+                    append_time,
+                    log_start: appended.log_start,
+                    leader_epoch: appended.leader_epoch,
+                    duplicate: appended.duplicate,
+                }),
+                Ok(Outcome::Refused(refusal)) => Err(refusal.into()),
+                Ok(other) => Err(PublishError::Refused(format!("an append came to {other:?}"))),
+                Err(error) => Err(Unavailable::from(error).into()),
+            },
+            // It stands in the journal's line, which is all that this durability promises.
+            Pending::Queued(pending) => match ready!(Pin::new(pending).poll(context)) {
+                Ok(()) => Ok(Published {
+                    base_offset: -1,
+                    append_time,
+                    log_start: -1,
+                    leader_epoch: -1,
+                    duplicate: false,
+                }),
+                Err(error) => Err(Unavailable::from(error).into()),
+            },
+        };
+        self.seconds.observe(self.began.elapsed().as_secs_f64());
+        Poll::Ready(result)
     }
 }
 
@@ -67,7 +116,68 @@ impl Broker {
         batch: Bytes,
         acks: Acks,
     ) -> Result<Publishing, PublishError> {
-        let _ = (partition, batch, acks);
-        Err(Unavailable::Starting.into())
+        let began = Instant::now();
+        let settings = partition.settings();
+        check(&batch, settings)?;
+        let (batch, append_time) = match settings.timestamp_type {
+            TimestampType::CreateTime => (batch, -1),
+            TimestampType::LogAppendTime => {
+                let now = self.clock.now_ms();
+                (with_append_time(&batch, now), now)
+            }
+        };
+        let shard = partition.handle();
+        let command = Command::Append { partition: partition.id(), batch };
+        let permit = shard.admit(command.approximate_bytes()).await.map_err(Unavailable::from)?;
+        let pending = match (acks, settings.durability) {
+            (Acks::None, _) | (_, Durability::Sync) => {
+                Pending::Applied(shard.submit_admitted(permit, command).map_err(Unavailable::from)?)
+            }
+            (_, Durability::Async) => {
+                Pending::Queued(shard.submit_async_admitted(permit, command).map_err(Unavailable::from)?)
+            }
+        };
+        Ok(Publishing { pending, append_time, began, seconds: self.metrics.publish_seconds.clone() })
+    }
+}
+
+/// Whether these bytes are one batch that the topic takes.
+fn check(batch: &Bytes, settings: &PartitionSettings) -> Result<BatchHeader, PublishError> {
+    // Before the checksum: what is too large is not worth it.
+    let claimed = BatchHeader::parse(batch)?;
+    let (bytes, max) = (claimed.total_bytes(), settings.max_message_bytes as usize);
+    if bytes > max {
+        return Err(PublishError::TooLarge { bytes, max });
+    }
+    if bytes < batch.len() {
+        return Err(PublishError::NotOneBatch { bytes: batch.len() - bytes });
+    }
+    let header = verify_batch(batch)?;
+    if header.is_control() {
+        return Err(PublishError::Control);
+    }
+    if header.is_transactional() {
+        return Err(PublishError::Transactional);
+    }
+    if header.timestamp_type() == TimestampType::LogAppendTime
+        && settings.timestamp_type == TimestampType::CreateTime
+    {
+        return Err(PublishError::TimestampType);
+    }
+    Ok(header)
+}
+
+impl From<Refusal> for PublishError {
+    fn from(refusal: Refusal) -> PublishError {
+        match refusal {
+            Refusal::UnknownPartition(_) => PublishError::UnknownPartition,
+            Refusal::OutOfOrderSequence { producer_id, expected, got } => {
+                PublishError::OutOfOrderSequence { producer_id, expected, got }
+            }
+            Refusal::StaleProducerEpoch { producer_id, current, got } => {
+                PublishError::StaleProducerEpoch { producer_id, current, got }
+            }
+            other => PublishError::Refused(other.to_string()),
+        }
     }
 }

@@ -1,22 +1,42 @@
 //! Reading from a partition, and finding offsets in it.
 
+use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use weir_cluster::ShardHandle;
+use weir_model::batch::verify_batch;
+use weir_model::command::PartitionMeta;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId, ShardId, TimestampMs, TopicId};
+use weir_shard::PartitionView;
 
+use crate::admin::ready;
+use crate::blocking::Blocking;
 use crate::errors::{ReadError, Unavailable};
-use crate::wait::FetchWait;
+use crate::offsets::record_at;
 
 /// A partition of a topic, looked up once per request. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PartitionRef {
-    id: PartitionId,
-    shard: ShardId,
+    handle: ShardHandle,
+    view: Arc<PartitionView>,
+    settings: Arc<PartitionSettings>,
     topic_id: TopicId,
     index: i32,
-    settings: Arc<PartitionSettings>,
+    meta: PartitionMeta,
+    blocking: Blocking,
+}
+
+impl fmt::Debug for PartitionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionRef")
+            .field("topic_id", &self.topic_id)
+            .field("index", &self.index)
+            .field("id", &self.meta.id)
+            .field("shard", &self.meta.shard)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whole batches as they are stored.
@@ -56,14 +76,39 @@ pub struct ListedOffset {
 }
 
 impl PartitionRef {
+    pub(crate) fn new(
+        handle: ShardHandle,
+        view: Arc<PartitionView>,
+        topic_id: TopicId,
+        index: i32,
+        meta: PartitionMeta,
+        blocking: Blocking,
+    ) -> PartitionRef {
+        PartitionRef { settings: view.settings(), handle, view, topic_id, index, meta, blocking }
+    }
+
+    pub(crate) fn handle(&self) -> &ShardHandle {
+        &self.handle
+    }
+
+    pub(crate) fn view(&self) -> &Arc<PartitionView> {
+        &self.view
+    }
+
+    /// Whether this node leads the partition and knows all that was decided before: only then does
+    /// it know what is not there.
+    pub(crate) fn ready(&self) -> Result<(), Unavailable> {
+        ready(&self.handle)
+    }
+
     /// Identity of the partition.
     pub fn id(&self) -> PartitionId {
-        self.id
+        self.meta.id
     }
 
     /// Where it lives.
     pub fn shard(&self) -> ShardId {
-        self.shard
+        self.meta.shard
     }
 
     /// Identity of its topic.
@@ -83,48 +128,136 @@ impl PartitionRef {
 
     /// First offset that is there.
     pub fn log_start(&self) -> Offset {
-        0
+        self.view.log_start()
     }
 
     /// The high watermark: the offset that the next record will get.
     pub fn next_offset(&self) -> Offset {
-        0
+        self.view.next_offset()
     }
 
     /// Epoch of the current leadership.
     pub fn leader_epoch(&self) -> i32 {
-        0
+        self.view.leader_epoch()
     }
 
     /// Bytes that the partition takes.
     pub fn bytes(&self) -> u64 {
-        0
+        self.view.bytes()
     }
 
     /// The last epoch not above this one that has records, and the offset after its last record
     /// (Kafka's OffsetForLeaderEpoch).
     pub fn end_offset_for_epoch(&self, epoch: i32) -> (i32, Offset) {
-        (epoch, 0)
+        self.view.end_offset_for_epoch(epoch)
     }
 
     /// Whole batches from the one that contains `offset` on, at least one if there is one, up to
     /// `max_bytes`. What is in memory is answered at once; the disk is read on a blocking thread.
     pub async fn read(&self, offset: Offset, max_bytes: usize) -> Result<Records, ReadError> {
-        let _ = (offset, max_bytes);
-        Err(Unavailable::Starting.into())
+        match self.view.read(offset, max_bytes, true) {
+            Ok(read) => Ok(read.into()),
+            Err(weir_shard::ReadError::WouldBlock) => {
+                let view = self.view.clone();
+                let read = self.blocking.run(move || view.read(offset, max_bytes, false)).await?;
+                read.map(Records::from).map_err(|error| self.read_error(offset, error))
+            }
+            Err(error) => Err(self.read_error(offset, error)),
+        }
     }
 
     /// The offset that is looked for; none if no record has such a timestamp.
     pub async fn list_offset(&self, query: OffsetQuery) -> Result<Option<ListedOffset>, ReadError> {
-        let _ = query;
-        Err(Unavailable::Starting.into())
+        self.ready()?;
+        let bound = |offset| {
+            let leader_epoch = self.view.epoch_at(offset);
+            Ok(Some(ListedOffset { offset, timestamp: -1, leader_epoch }))
+        };
+        match query {
+            OffsetQuery::Earliest => bound(self.log_start()),
+            OffsetQuery::Latest => {
+                let offset = self.next_offset();
+                Ok(Some(ListedOffset { offset, timestamp: -1, leader_epoch: self.leader_epoch() }))
+            }
+            OffsetQuery::MaxTimestamp => match self.view.max_timestamp() {
+                newest if newest >= 0 => self.find(newest).await,
+                _ => Ok(None),
+            },
+            OffsetQuery::At(at) => self.find(at).await,
+        }
+    }
+
+    /// The first record whose timestamp is `at` or later.
+    async fn find(&self, at: TimestampMs) -> Result<Option<ListedOffset>, ReadError> {
+        let view = self.view.clone();
+        let found = self.blocking.run(move || find_record(&view, at)).await?;
+        let found = found.map_err(|error| self.read_error(self.log_start(), error))?;
+        Ok(found.map(|(offset, timestamp)| ListedOffset {
+            offset,
+            timestamp,
+            leader_epoch: self.view.epoch_at(offset),
+        }))
+    }
+
+    fn read_error(&self, offset: Offset, error: weir_shard::ReadError) -> ReadError {
+        use weir_shard::ReadError as Below;
+        match error {
+            Below::OutOfRange { log_start, next_offset } => match self.ready() {
+                Ok(()) => ReadError::OutOfRange { offset, log_start, next_offset },
+                // Somebody who leads may know of more.
+                Err(unavailable) => unavailable.into(),
+            },
+            Below::Closed => ReadError::UnknownPartition,
+            Below::WouldBlock => ReadError::Io("the records are not in memory".into()),
+            corrupt @ Below::Corrupt { .. } => ReadError::Corrupt(corrupt.to_string()),
+            Below::Disk(error) => ReadError::Io(error.to_string()),
+        }
     }
 }
 
-impl FetchWait {
-    /// Begins to count what is appended to these partitions.
-    pub fn on<'a>(partitions: impl IntoIterator<Item = &'a PartitionRef>) -> FetchWait {
-        let _ = partitions.into_iter().count();
-        FetchWait::empty()
+/// The first record whose timestamp is `at` or later: the batch is found by the index, the record by
+/// looking into the batch.
+fn find_record(
+    view: &PartitionView,
+    at: TimestampMs,
+) -> Result<Option<(Offset, TimestampMs)>, weir_shard::ReadError> {
+    let Some(position) = view.find_timestamp(at)? else { return Ok(None) };
+    let mut offset = position.base_offset;
+    // Usually the first batch has it. It may not if its newest record is below the log start.
+    loop {
+        let log_start = view.log_start();
+        offset = offset.max(log_start);
+        if offset >= view.next_offset() {
+            return Ok(None);
+        }
+        let read = view.read(offset, 1, false)?;
+        if read.chunks.is_empty() || read.next_offset <= offset {
+            return Ok(None);
+        }
+        offset = read.next_offset;
+        let batch = in_one_piece(read.chunks);
+        // Checked when it was read from the disk; what is in memory was checked on its way in.
+        let Ok(header) = verify_batch(&batch) else { continue };
+        let batch = batch.slice(..header.total_bytes());
+        if let Some(found) = record_at(&header, &batch, log_start, at) {
+            return Ok(Some(found));
+        }
+    }
+}
+
+fn in_one_piece(chunks: Vec<Bytes>) -> Bytes {
+    match <[Bytes; 1]>::try_from(chunks) {
+        Ok([whole]) => whole,
+        Err(chunks) => {
+            let mut whole = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
+            chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+            whole.freeze()
+        }
+    }
+}
+
+impl From<weir_shard::ReadOut> for Records {
+    fn from(read: weir_shard::ReadOut) -> Records {
+        Records { chunks: read.chunks, bytes: read.bytes, next_offset: read.next_offset }
     }
 }

@@ -1,16 +1,19 @@
 //! Topics as fronts see them: the catalog's entry and the settings that follow from it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use weir_model::TopicId;
 use weir_model::command::TopicMeta;
 use weir_model::settings::PartitionSettings;
+use weir_shard::Catalog;
 
 /// A topic. A snapshot: one that is altered later is another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
     /// As the meta shard knows it.
-    pub meta: TopicMeta,
+    pub meta: Arc<TopicMeta>,
     /// Its effective settings: its overrides over the broker's defaults.
     pub settings: Arc<PartitionSettings>,
 }
@@ -35,4 +38,51 @@ impl Topic {
     pub fn is_internal(&self) -> bool {
         false
     }
+}
+
+/// Topics with their settings worked out, kept until the catalog has another entry for them.
+#[derive(Debug)]
+pub(crate) struct TopicCache {
+    defaults: PartitionSettings,
+    topics: RwLock<BTreeMap<TopicId, Arc<Topic>>>,
+}
+
+impl TopicCache {
+    pub fn new(defaults: PartitionSettings) -> TopicCache {
+        TopicCache { defaults, topics: RwLock::default() }
+    }
+
+    /// The topic of a catalog entry.
+    pub fn get(&self, meta: &Arc<TopicMeta>) -> Arc<Topic> {
+        if let Some(topic) = self.topics.read().get(&meta.id)
+            && Arc::ptr_eq(&topic.meta, meta)
+        {
+            return topic.clone();
+        }
+        let settings = Arc::new(effective(&self.defaults, meta));
+        let topic = Arc::new(Topic { meta: meta.clone(), settings });
+        self.topics.write().insert(meta.id, topic.clone());
+        topic
+    }
+
+    /// Lets go what the catalog does not have any more.
+    pub fn forget_all_but(&self, catalog: &Catalog) {
+        self.topics.write().retain(|id, _| catalog.topic_by_id(*id).is_some());
+    }
+}
+
+/// The settings of a topic. Overrides were checked when they were set; if a default that they relied
+/// on has changed since so that one is refused now, the others still hold.
+pub(crate) fn effective(defaults: &PartitionSettings, meta: &TopicMeta) -> PartitionSettings {
+    let majority = 1;
+    defaults.with_overrides(&meta.config, majority).unwrap_or_else(|_| {
+        let mut settings = defaults.clone();
+        for (name, value) in &meta.config {
+            let one = BTreeMap::from([(name.clone(), value.clone())]);
+            if let Ok(with_it) = settings.with_overrides(&one, u32::MAX) {
+                settings = with_it;
+            }
+        }
+        settings
+    })
 }

@@ -1,11 +1,15 @@
 //! Waiting for records on many partitions at once, at no cost while nothing arrives: each append
 //! adds its size to one counter per waiter and wakes it only when its minimum is reached.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use weir_shard::{AppendObserver, ObserverGuard};
+
+use crate::read::PartitionRef;
 
 /// Waits for appends to a set of partitions. Usage, which loses no wake-up:
 ///
@@ -17,14 +21,20 @@ use tokio::time::Instant;
 ///     if enough || !wait.beyond(mark, min_bytes - have, deadline).await { answer }
 /// }
 /// ```
-#[derive(Debug)]
 pub struct FetchWait {
     arrivals: Arc<Arrivals>,
+    _observing: Vec<ObserverGuard>,
+}
+
+impl fmt::Debug for FetchWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchWait").field("arrivals", &self.arrivals).finish_non_exhaustive()
+    }
 }
 
 /// Shared with the partitions that are observed.
-#[derive(Debug, Default)]
-pub(crate) struct Arrivals {
+#[derive(Debug)]
+struct Arrivals {
     /// Bytes appended since the wait began, over all partitions.
     bytes: AtomicU64,
     /// Wake the waiter when `bytes` reaches this.
@@ -36,15 +46,22 @@ pub(crate) struct Arrivals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrivalMark(u64);
 
-impl Arrivals {
-    /// Something happened that a waiter must look at, whatever its size: a partition was closed.
-    pub(crate) fn interrupt(&self) {
-        self.bytes.fetch_add(1 << 40, Ordering::SeqCst);
-        self.notify.notify_one();
+/// What a closed partition counts as: more than any minimum.
+const CLOSED_BYTES: u64 = 1 << 40;
+
+impl AppendObserver for Arrivals {
+    fn appended(&self, bytes: usize) {
+        self.add(bytes as u64);
     }
 
-    pub(crate) fn arrived(&self, bytes: usize) {
-        let now = self.bytes.fetch_add(bytes as u64, Ordering::SeqCst) + bytes as u64;
+    fn closed(&self) {
+        self.add(CLOSED_BYTES);
+    }
+}
+
+impl Arrivals {
+    fn add(&self, bytes: u64) {
+        let now = self.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
         if now >= self.wanted.load(Ordering::SeqCst) {
             self.notify.notify_one();
         }
@@ -52,15 +69,28 @@ impl Arrivals {
 }
 
 impl FetchWait {
+    /// Begins to count what is appended to these partitions.
+    pub fn on<'a>(partitions: impl IntoIterator<Item = &'a PartitionRef>) -> FetchWait {
+        let arrivals = Arc::new(Arrivals {
+            bytes: AtomicU64::new(0),
+            // Nobody waits yet.
+            wanted: AtomicU64::new(u64::MAX),
+            notify: Notify::new(),
+        });
+        let observing = partitions.into_iter().map(|partition| partition.view().observe(arrivals.clone()));
+        FetchWait { _observing: observing.collect(), arrivals }
+    }
+
     /// How much has arrived so far.
     pub fn mark(&self) -> ArrivalMark {
         ArrivalMark(self.arrivals.bytes.load(Ordering::SeqCst))
     }
 
     /// Waits until `bytes` more than at `mark` have arrived, or a partition was closed, or the
-    /// deadline has passed. Whether it is worth reading again: false at the deadline.
+    /// deadline has passed. Whether there is anything new to read.
     pub async fn beyond(&self, mark: ArrivalMark, bytes: usize, deadline: Instant) -> bool {
         let wanted = mark.0.saturating_add(bytes.max(1) as u64);
+        // Before the count is looked at, so that whoever adds to it after that sees this.
         self.arrivals.wanted.store(wanted, Ordering::SeqCst);
         loop {
             if self.arrivals.bytes.load(Ordering::SeqCst) >= wanted {
@@ -70,11 +100,5 @@ impl FetchWait {
                 return self.arrivals.bytes.load(Ordering::SeqCst) > mark.0;
             }
         }
-    }
-}
-
-impl FetchWait {
-    pub(crate) fn empty() -> FetchWait {
-        FetchWait { arrivals: Arc::default() }
     }
 }

@@ -422,6 +422,9 @@ impl Coordinator {
             member.answer_join(Err(error.clone()), &mut actions);
             member.answer_sync(Err(error.clone()), &mut actions);
         }
+        self.members.clear();
+        self.instances.clear();
+        self.pending.clear();
         self.phase = Phase::Dead;
         actions
     }

@@ -4,9 +4,11 @@
 //! * `coordinator`: one group as a state machine; `join`, `sync` and `rebalance` are its rules by
 //!   request, `member` is one member's state.
 //! * `subscription`: which topics a consumer's own data names.
-//! * `service`: the driver: finds the group's shard, proposes, keeps time.
+//! * `service`: what fronts ask; `driver` runs the coordinators; `expiry` lets go of old positions.
 
 mod coordinator;
+mod driver;
+mod expiry;
 mod join;
 mod member;
 mod rebalance;
@@ -14,6 +16,8 @@ mod request;
 mod service;
 mod subscription;
 mod sync;
+
+pub(crate) use driver::Groups;
 
 pub use coordinator::{Action, Answer, Coordinator, Input, Moment, StoreId, Ticket};
 pub use request::*;

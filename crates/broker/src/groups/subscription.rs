@@ -27,3 +27,31 @@ pub fn subscribed_topics(data: &[u8]) -> Option<Vec<&str>> {
     }
     Some(topics)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::subscribed_topics;
+
+    #[test]
+    fn topics_are_read_and_what_follows_is_left_alone() {
+        let data = b"\x00\x01\x00\x00\x00\x02\x00\x01a\x00\x02bc\xff\xff\xff\xff more";
+        assert_eq!(subscribed_topics(data), Some(vec!["a", "bc"]));
+        assert_eq!(subscribed_topics(b"\x00\x00\x00\x00\x00\x00"), Some(vec![]));
+    }
+
+    #[test]
+    fn what_is_not_a_subscription_is_unknown() {
+        for data in [&b""[..], b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x05a"] {
+            assert_eq!(subscribed_topics(data), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(data in prop::collection::vec(any::<u8>(), 0..64)) {
+            subscribed_topics(&data);
+        }
+    }
+}
