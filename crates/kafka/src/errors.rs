@@ -35,6 +35,7 @@ fn partition_unavailable(error: &Unavailable) -> ErrorCode {
         }
         Unavailable::Overloaded | Unavailable::TimedOut => ErrorCode::REQUEST_TIMED_OUT,
         Unavailable::DiskFull | Unavailable::Stopped(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+        Unavailable::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
     }
 }
 
@@ -43,6 +44,7 @@ fn coordinator_unavailable(error: &Unavailable) -> ErrorCode {
     match error {
         Unavailable::NotLeader { .. } => ErrorCode::NOT_COORDINATOR,
         Unavailable::Starting => ErrorCode::COORDINATOR_LOAD_IN_PROGRESS,
+        Unavailable::TooLarge { .. } => ErrorCode::INVALID_REQUEST,
         Unavailable::Overloaded
         | Unavailable::TimedOut
         | Unavailable::DiskFull
@@ -55,6 +57,7 @@ fn coordinator_unavailable(error: &Unavailable) -> ErrorCode {
 fn controller_unavailable(error: &Unavailable) -> ErrorCode {
     match error {
         Unavailable::NotLeader { .. } => ErrorCode::NOT_CONTROLLER,
+        Unavailable::TooLarge { .. } => ErrorCode::INVALID_REQUEST,
         Unavailable::DiskFull => ErrorCode::KAFKA_STORAGE_ERROR,
         Unavailable::Starting
         | Unavailable::Overloaded
@@ -85,6 +88,7 @@ impl From<&PublishError> for Failure {
             | PublishError::NotOneBatch { .. }
             | PublishError::Control => ErrorCode::INVALID_RECORD,
             PublishError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
+            PublishError::TimestampType => ErrorCode::INVALID_TIMESTAMP,
             PublishError::Transactional => ErrorCode::INVALID_TXN_STATE,
             PublishError::UnknownPartition => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             PublishError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -111,9 +115,7 @@ impl From<&ReadError> for Failure {
 impl From<&AdminError> for Failure {
     fn from(error: &AdminError) -> Failure {
         let code = match error {
-            AdminError::InvalidName(_) | AdminError::NameCollides { .. } => {
-                ErrorCode::INVALID_TOPIC_EXCEPTION
-            }
+            AdminError::InvalidName(_) => ErrorCode::INVALID_TOPIC_EXCEPTION,
             AdminError::TopicExists(_) => ErrorCode::TOPIC_ALREADY_EXISTS,
             AdminError::UnknownTopic(_) | AdminError::UnknownPartition { .. } => {
                 ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
