@@ -89,6 +89,13 @@ impl Broker {
         self.metrics.partitions.inc_by(i64::from(count));
         let opened = self.open_partitions(&meta.partitions, &settings).await;
         self.look_after(opened)?;
+        if let Some(other) = self.colliding_topic(&meta.name) {
+            tracing::warn!(
+                topic = meta.name,
+                other,
+                "the two names differ only by '.' and '_', which Kafka's metrics mix up"
+            );
+        }
         tracing::info!(topic = meta.name, id = %meta.id, partitions = meta.partitions.len(), "topic created");
         self.topic_by_id(meta.id).ok_or(AdminError::UnknownTopic(meta.name))
     }
@@ -118,16 +125,11 @@ impl Broker {
         Ok(settings)
     }
 
-    /// The name of a topic that differs from this one only by `.` and `_`: Kafka's metrics do not
-    /// tell the two apart, so its tools warn.
+    /// A topic whose name differs from this one only by `.` and `_`. Kafka's metrics do not tell the
+    /// two apart, so its tools warn of them; here both may exist, since other protocols' names need it.
     pub fn colliding_topic(&self, name: &str) -> Option<String> {
-        if !name.contains(['.', '_']) {
-            return None;
-        }
-        let folded = name.replace('.', "_");
-        let topics = self.meta().ok()?.view().catalog().topics();
-        let other = topics.iter().find(|topic| topic.name != name && topic.name.replace('.', "_") == folded);
-        other.map(|topic| topic.name.clone())
+        let candidates = [name.replace('.', "_"), name.replace('_', ".")];
+        candidates.into_iter().find(|other| other != name && self.topic(other).is_some())
     }
 
     /// The topic of this name, created with the defaults if there is none and

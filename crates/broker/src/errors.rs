@@ -169,14 +169,6 @@ pub enum AdminError {
     /// The name is taken.
     #[error("the topic '{0}' exists already")]
     TopicExists(String),
-    /// The name differs from a topic's only by `.` and `_`, which would share their metrics' names.
-    #[error("the topic name '{name}' collides with '{other}': '.' and '_' are not told apart")]
-    NameCollides {
-        /// The name asked for.
-        name: String,
-        /// The topic that exists.
-        other: String,
-    },
     /// There is no such topic.
     #[error("there is no topic '{0}'")]
     UnknownTopic(String),

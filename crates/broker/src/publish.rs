@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
-use weir_cluster::{PendingOutcome, PendingQueued};
+use weir_cluster::{PendingOutcome, PendingQueued, ProposeError};
 use weir_model::batch::{BatchHeader, TimestampType, verify_batch, with_append_time};
 use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::settings::{Durability, PartitionSettings};
@@ -82,7 +82,7 @@ impl Future for Publishing {
                 }),
                 Ok(Outcome::Refused(refusal)) => Err(refusal.into()),
                 Ok(other) => Err(PublishError::Refused(format!("an append came to {other:?}"))),
-                Err(error) => Err(Unavailable::from(error).into()),
+                Err(error) => Err(not_taken(error)),
             },
             // It stands in the journal's line, which is all that this durability promises.
             Pending::Queued(pending) => match ready!(Pin::new(pending).poll(context)) {
@@ -93,7 +93,7 @@ impl Future for Publishing {
                     leader_epoch: -1,
                     duplicate: false,
                 }),
-                Err(error) => Err(Unavailable::from(error).into()),
+                Err(error) => Err(not_taken(error)),
             },
         };
         self.seconds.observe(self.began.elapsed().as_secs_f64());
@@ -128,13 +128,13 @@ impl Broker {
         };
         let shard = partition.handle();
         let command = Command::Append { partition: partition.id(), batch };
-        let permit = shard.admit(command.approximate_bytes()).await.map_err(Unavailable::from)?;
+        let permit = shard.admit(command.approximate_bytes()).await.map_err(not_taken)?;
         let pending = match (acks, settings.durability) {
             (Acks::None, _) | (_, Durability::Sync) => {
-                Pending::Applied(shard.submit_admitted(permit, command).map_err(Unavailable::from)?)
+                Pending::Applied(shard.submit_admitted(permit, command).map_err(not_taken)?)
             }
             (_, Durability::Async) => {
-                Pending::Queued(shard.submit_async_admitted(permit, command).map_err(Unavailable::from)?)
+                Pending::Queued(shard.submit_async_admitted(permit, command).map_err(not_taken)?)
             }
         };
         Ok(Publishing { pending, append_time, began, seconds: self.metrics.publish_seconds.clone() })
@@ -165,6 +165,14 @@ fn check(batch: &Bytes, settings: &PartitionSettings) -> Result<BatchHeader, Pub
         return Err(PublishError::TimestampType);
     }
     Ok(header)
+}
+
+/// Why a shard did not take a batch.
+fn not_taken(error: ProposeError) -> PublishError {
+    match error {
+        ProposeError::TooLarge { bytes, bytes_max } => PublishError::TooLarge { bytes, max: bytes_max },
+        error => Unavailable::from(error).into(),
+    }
 }
 
 impl From<Refusal> for PublishError {
