@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use openraft::ReadPolicy;
+use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{LinearizableReadError, RaftError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{oneshot, watch};
@@ -97,6 +98,13 @@ impl ShardHandle {
     /// Who leads the shard as far as this node knows right now.
     pub fn leadership(&self) -> Leadership {
         *self.replica.leadership.borrow()
+    }
+
+    /// The nodes that vote in this shard, as far as this node knows.
+    pub fn voters(&self) -> Vec<NodeId> {
+        let metrics = self.replica.raft.server_metrics();
+        let known = metrics.borrow_watched();
+        known.membership_config.voter_ids().map(NodeId).collect()
     }
 
     /// Hears of every change of leadership.

@@ -42,6 +42,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 pub struct Node {
     id: NodeId,
     seed: u64,
+    drive: Drive,
     shards: BTreeMap<ShardId, Running>,
     journal: Arc<JournalQueue>,
     segments: Arc<SegmentQueue>,
@@ -103,6 +104,11 @@ impl Node {
     /// This node.
     pub fn node_id(&self) -> NodeId {
         self.id
+    }
+
+    /// Where blocking work is done, for what is built on top.
+    pub fn drive(&self) -> Drive {
+        self.drive
     }
 
     /// A shard, if this node has a replica of it.

@@ -115,6 +115,7 @@ pub(super) async fn start(
     let mut node = Node {
         id: shared.options.node,
         seed: shared.options.seed,
+        drive,
         shards: BTreeMap::new(),
         journal: Arc::clone(&shared.queue),
         segments: Arc::clone(&segments),
