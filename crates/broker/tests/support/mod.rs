@@ -99,18 +99,12 @@ impl World {
         self.node.as_ref().expect("the node is running")
     }
 
-    /// Stops in order.
+    /// The broker stops in order, and then the process is gone. The page cache stays.
     pub async fn stop(&mut self) {
-        self.end().await;
-        self.disk.kill_process();
-        return; // XXX
-        #[allow(unreachable_code)]
         if let Some(broker) = self.broker.take() {
             broker.shutdown().await;
         }
-        if let Some(node) = self.node.take() {
-            node.shutdown().await;
-        }
+        self.end().await;
         self.disk.kill_process();
     }
 
