@@ -87,6 +87,9 @@ impl From<Unavailable> for ApiError {
             Unavailable::TimedOut => {
                 (StatusCode::GATEWAY_TIMEOUT, "timed_out", "look whether it took effect before trying again")
             }
+            Unavailable::TooLarge { .. } => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "ask for less at a time")
+            }
             Unavailable::ShuttingDown => (unavailable, "shutting_down", "try again when the node is back"),
             Unavailable::Stopped(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -111,7 +114,6 @@ impl From<AdminError> for ApiError {
             AdminError::TopicExists(_) => {
                 (StatusCode::CONFLICT, "topic_exists", "choose another name, or alter the topic that exists")
             }
-            AdminError::NameCollides { .. } => (StatusCode::CONFLICT, "name_collides", "choose another name"),
             AdminError::UnknownTopic(_) => {
                 (StatusCode::NOT_FOUND, "unknown_topic", "GET /api/v1/topics lists the topics")
             }
