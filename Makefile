@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-long bench fuzz clients kills tidy
+.PHONY: help run demo build test test-long bench simulate fuzz clients kills tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,11 @@ fuzz: ## every parser under libFuzzer, FUZZ_SECONDS each (needs a nightly toolch
 
 clients: build ## other people's clients in four languages, each on a Weir of its own
 	@suites/run
+
+SECONDS ?= 60
+simulate: ## three voters under simulated faults: SECONDS=s for as long, or SEED=n to replay one with its log
+	cargo build --locked --package weir-sim
+	@target/debug/weir-sim $(if $(SEED),--seed $(SEED) --log,--seconds $(SECONDS))
 
 CYCLES ?= 30
 kills: build ## kill -9 a loaded broker CYCLES times and compare what it holds with what it acknowledged
