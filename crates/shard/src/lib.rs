@@ -11,6 +11,8 @@
 //! changes what `apply` does.
 
 mod checkpoint;
+#[doc(hidden)]
+pub mod decoding;
 mod files;
 pub mod limits;
 mod machine;

@@ -22,6 +22,7 @@ use weir_model::ShardId;
 use crate::machine::ChunkId;
 use format::ChunkPlace;
 
+pub(crate) use format::Manifest;
 pub use task::{CheckpointDone, CheckpointError, CheckpointTask};
 
 /// Name of the current manifest.
