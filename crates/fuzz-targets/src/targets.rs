@@ -24,7 +24,9 @@ macro_rules! targets {
 
 targets! {
     decompress,
+    entry,
     kafka_consumer_protocol,
     kafka_request,
     kafka_response,
+    shard_checkpoint,
 }

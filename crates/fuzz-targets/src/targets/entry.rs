@@ -1,0 +1,69 @@
+//! An entry of a shard's log. What was read can be written, and reads the same again.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use weir_model::batch::BatchBuilder;
+use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
+use weir_model::entry::Entry;
+use weir_model::settings::PartitionSettings;
+use weir_model::{NodeId, PartitionId, ShardId, TopicId};
+
+pub fn run(data: &[u8]) {
+    if let Ok(entry) = Entry::decode(Bytes::copy_from_slice(data)) {
+        let written = entry.encode();
+        assert_eq!(Entry::decode_chunks(&written), Ok(entry));
+    }
+}
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let each = commands().into_iter().map(|command| vec![command]);
+    let entries = each.chain([Vec::new(), commands()]).map(|commands| Entry { time: 1_000, commands });
+    entries.map(|entry| entry.encode().concat()).collect()
+}
+
+/// One of each kind.
+pub(super) fn commands() -> Vec<Command> {
+    let topic_id = TopicId([9; 16]);
+    let partition = PartitionId(5);
+    let settings = PartitionSettings::default;
+    let config: BTreeMap<_, _> = [("retention.ms".to_owned(), "5".to_owned())].into();
+    let mut batch = BatchBuilder::new().producer(7, 0, 0);
+    batch.push(1_000, Some(b"key"), Some(b"value"), &[]);
+    let member = GroupMember {
+        member_id: "m-1".into(),
+        instance_id: Some("i".into()),
+        protocols: vec![("range".into(), Bytes::from_static(b"data"))],
+        ..GroupMember::default()
+    };
+    let membership = GroupMembership { generation: 3, members: vec![member], ..GroupMembership::default() };
+    let (offset, metadata) = (44, "note".to_owned());
+    let commit =
+        OffsetCommit { topic_id, partition: 3, offset, leader_epoch: -1, metadata, committed_at: 0 };
+    vec![
+        Command::Lead { node: NodeId(3) },
+        Command::SetMachineVersion { version: 1 },
+        Command::CreateTopic {
+            name: "orders".into(),
+            topic_id,
+            placement: vec![ShardId(1)],
+            config: config.clone(),
+        },
+        Command::AddPartitions { topic_id, expected: 1, placement: vec![ShardId(2)] },
+        Command::ConfigureTopic { topic_id, config },
+        Command::AllocateProducerIds { count: 10 },
+        Command::OpenPartition { partition, settings: settings(), epoch_base: 2 },
+        Command::ConfigurePartition { partition, settings: settings() },
+        Command::Append { partition, batch: batch.build() },
+        Command::Trim { partition, log_start: 0 },
+        Command::StoreGroup { group: "readers".into(), membership },
+        Command::CommitOffsets { group: "readers".into(), offsets: vec![commit] },
+        Command::TakeDigest,
+        Command::CompareDigest { index: 7, digest: 8 },
+        Command::DeleteOffsets { group: "readers".into(), partitions: vec![(topic_id, 9)] },
+        Command::DropTopicOffsets { topic_id: TopicId([1; 16]) },
+        Command::DeleteGroup { group: "others".into() },
+        Command::ClosePartition { partition: PartitionId(6) },
+        Command::DeleteTopic { topic_id },
+        Command::ForgetTopic { topic_id: TopicId([2; 16]) },
+    ]
+}
