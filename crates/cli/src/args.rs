@@ -9,10 +9,16 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::admin::groups::GroupCommand;
+use crate::admin::logs::LogCommand;
+use crate::admin::topics::TopicCommand;
 use crate::config::keys::{COARSER_KEYS, KEYS, Key, Kind};
 use crate::config::sources;
 use crate::config_verbs::ConfigCommand;
+use crate::contexts::ContextCommand;
 use crate::exit::Failure;
+use crate::records::{BenchCommand, ConsumeArgs, ProduceArgs};
+use crate::serve;
 
 /// A message broker in one binary: Kafka clients connect unchanged, and an acknowledged record is on
 /// stable storage.
@@ -25,6 +31,31 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve clients until told to stop.
+    #[command(
+        after_help = "Every flag is also a variable (WEIR_DATA_DIR) and a key in weir.toml (data-dir); flags win \
+        over variables over the file."
+    )]
+    Serve(ConfigFlags),
+    /// Topics.
+    #[command(subcommand)]
+    Topic(TopicCommand),
+    /// Consumer groups and their positions.
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Send lines from standard input as records.
+    Produce(ProduceArgs),
+    /// Print records.
+    Consume(ConsumeArgs),
+    /// Measure a server.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Stored files: what they hold, and whether they are whole.
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Saved servers, by name.
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// The configuration that `weir serve` would run with.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -59,6 +90,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
+            Command::Serve(flags) => serve::run(&flags),
+            Command::Topic(command) => command.run(),
+            Command::Group(command) => command.run(),
+            Command::Produce(args) => args.run(),
+            Command::Consume(args) => args.run(),
+            Command::Bench(command) => command.run(),
+            Command::Log(command) => command.run(),
+            Command::Context(command) => command.run(),
             Command::Config(command) => command.run(),
             Command::Completions { shell } => completions(shell),
         }

@@ -33,16 +33,7 @@ impl ConfigCommand {
         let settings = load(&flags)?;
         // Values that cannot work together are refused here as they are by serve.
         Config::new(&settings)?;
-        let rows: Vec<Row> = settings
-            .iter()
-            .map(|setting| Row {
-                key: setting.key.name,
-                value: json(&setting.value),
-                source: setting.source.clone().into(),
-                text: setting.value.to_string(),
-                from: setting.source.to_string(),
-            })
-            .collect();
+        let rows = rows(&settings);
         output::print(output.output, &rows, |rows| {
             let mut table = Table::new(&["key", "value", "from"]);
             for row in rows {
@@ -51,6 +42,25 @@ impl ConfigCommand {
             table
         })
     }
+}
+
+/// The effective settings as `weir config show --output json` prints them.
+pub fn to_json(settings: &Settings) -> Result<serde_json::Value, Failure> {
+    serde_json::to_value(rows(settings))
+        .map_err(|error| Failure::Failed(format!("the configuration cannot be written as JSON: {error}")))
+}
+
+fn rows(settings: &Settings) -> Vec<Row> {
+    settings
+        .iter()
+        .map(|setting| Row {
+            key: setting.key.name,
+            value: json(&setting.value),
+            source: setting.source.clone().into(),
+            text: setting.value.to_string(),
+            from: setting.source.to_string(),
+        })
+        .collect()
 }
 
 #[derive(Serialize)]

@@ -9,6 +9,12 @@ use crate::config::ConfigError;
 pub enum Failure {
     /// The command line, the configuration, or the data directory's state: change it and try again.
     Usage(String),
+    /// Stored data cannot be read: look before touching anything.
+    Corrupt(String),
+    /// A server cannot be reached.
+    Unreachable(String),
+    /// The operating system refused to read or write something that the node cannot go on without.
+    Io(String),
     /// Anything else; the words say it.
     Failed(String),
 }
@@ -20,6 +26,9 @@ impl Failure {
         match self {
             Failure::Failed(_) => 1,
             Failure::Usage(_) => 64,
+            Failure::Corrupt(_) => 65,
+            Failure::Unreachable(_) => 69,
+            Failure::Io(_) => 74,
         }
     }
 }
@@ -27,7 +36,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(words) | Failure::Failed(words) => f.write_str(words),
+            Failure::Usage(words)
+            | Failure::Corrupt(words)
+            | Failure::Unreachable(words)
+            | Failure::Io(words)
+            | Failure::Failed(words) => f.write_str(words),
         }
     }
 }

@@ -41,6 +41,11 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// The table as text: every column as wide as its widest cell, two spaces between, nothing trailing.
     pub fn render(&self) -> String {
         let headings: Vec<String> = self.headings.iter().map(|heading| heading.to_uppercase()).collect();
@@ -95,4 +100,30 @@ pub fn print_text(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::Failed(format!("standard output cannot be written: {error}"))),
     }
+}
+
+/// A JSON value as a cell: text without quotes, nothing as a dash.
+pub fn cell(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Null => "-".to_owned(),
+        serde_json::Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// A JSON number of bytes as people read it.
+pub fn size(value: &serde_json::Value) -> String {
+    value.as_u64().map_or_else(|| cell(value), human_bytes)
+}
+
+/// A number of bytes as people read it.
+pub fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }

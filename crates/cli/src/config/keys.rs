@@ -67,6 +67,7 @@ pub struct CoarserKey {
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;
 const HOUR_MS: i64 = 3_600_000;
+const YEAR_MS: i64 = 366 * 24 * HOUR_MS;
 
 /// Every key, in the order in which they are listed.
 pub const KEYS: &[Key] = &[
@@ -225,6 +226,20 @@ pub const KEYS: &[Key] = &[
         doc: "Without effect: batches are kept as they were sent.",
     },
     Key {
+        name: "min.insync.replicas",
+        kind: Kind::OneOf(&["1"]),
+        default: "1",
+        value_name: "COUNT",
+        doc: "Without effect: every acknowledged record is on a majority of replicas, of which there is one.",
+    },
+    Key {
+        name: "log.retention.check.interval.ms",
+        kind: Kind::Number(1, YEAR_MS),
+        default: "300000",
+        value_name: "MS",
+        doc: "How often to look for segments that retention lets go.",
+    },
+    Key {
         name: "group.min.session.timeout.ms",
         kind: Kind::Number(1, i32::MAX as i64),
         default: "6000",
@@ -240,10 +255,24 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "group.initial.rebalance.delay.ms",
-        kind: Kind::Number(0, i32::MAX as i64),
-        default: "3000",
+        kind: Kind::Number(0, 600_000),
+        default: "150",
         value_name: "MS",
-        doc: "How long a new group waits for more members before its first rebalance.",
+        doc: "How long an empty group's first rebalance waits for further members.",
+    },
+    Key {
+        name: "group.max.size",
+        kind: Kind::Number(1, 10_000),
+        default: "10000",
+        value_name: "COUNT",
+        doc: "Most members of one group.",
+    },
+    Key {
+        name: "offset.metadata.max.bytes",
+        kind: Kind::Size(0, 32 << 10),
+        default: "4096",
+        value_name: "BYTES",
+        doc: "Largest metadata that a client may commit with an offset.",
     },
     Key {
         name: "offsets.retention.minutes",
@@ -251,6 +280,13 @@ pub const KEYS: &[Key] = &[
         default: "10080",
         value_name: "MINUTES",
         doc: "Forget committed offsets of a group this long after its last member left.",
+    },
+    Key {
+        name: "offsets.retention.check.interval.ms",
+        kind: Kind::Number(1, YEAR_MS),
+        default: "600000",
+        value_name: "MS",
+        doc: "How often to look for committed offsets that may go.",
     },
     Key {
         name: "connections.max.idle.ms",
@@ -267,11 +303,46 @@ pub const KEYS: &[Key] = &[
         doc: "Largest request that is read from a connection.",
     },
     Key {
+        name: "max.connections",
+        kind: Kind::Number(1, 1_000_000),
+        default: "50000",
+        value_name: "COUNT",
+        doc: "Connections of a listener at once; one more is closed as soon as it is accepted.",
+    },
+    Key {
+        name: "fetch.max.bytes",
+        kind: Kind::Size(1024, 1 << 30),
+        default: "57671680",
+        value_name: "BYTES",
+        doc: "Largest answer to a fetch, unless its first batch is larger.",
+    },
+    Key {
+        name: "max.incremental.fetch.session.cache.slots",
+        kind: Kind::Number(0, 1_000_000),
+        default: "1000",
+        value_name: "COUNT",
+        doc: "Fetch sessions at once; consumers beyond it repeat their partitions in every fetch.",
+    },
+    Key {
         name: "journal-file-bytes",
         kind: Kind::Size(MIB, 4 * GIB),
         default: "67108864",
         value_name: "BYTES",
         doc: "Size of one journal file; each is preallocated and recycled.",
+    },
+    Key {
+        name: "journal-bytes",
+        kind: Kind::Size(16 * MIB, 1024 * GIB),
+        default: "2147483648",
+        value_name: "BYTES",
+        doc: "Most that all journal files together take; near it checkpoints are forced.",
+    },
+    Key {
+        name: "journal-accept-loss-from",
+        kind: Kind::Text,
+        default: "",
+        value_name: "POSITION",
+        doc: "Start although the journal has lost durable records from this position on. Only after reading what a refused start says is lost.",
     },
     Key {
         name: "checkpoint-bytes",
@@ -282,7 +353,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "admission-bytes",
-        kind: Kind::Size(MIB, 4 * GIB),
+        kind: Kind::Size(MIB, GIB),
         default: "67108864",
         value_name: "BYTES",
         doc: "Bytes that a shard accepts before they are in segment files; beyond it producers wait.",

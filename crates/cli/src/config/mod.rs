@@ -21,8 +21,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weir_broker::{BROKER_SETTINGS, BrokerOptions, HostPort};
+use weir_log::journal::Position;
 use weir_model::NodeId;
-use weir_model::settings::PartitionSettings;
+use weir_model::settings::TOPIC_SETTINGS;
 
 pub use error::ConfigError;
 pub use listeners::{Endpoint, Listener, Protocol};
@@ -45,14 +47,8 @@ pub struct Config {
     pub log: LogOptions,
     /// How long requests under way may take to finish at a stop.
     pub drain_timeout: Duration,
-    /// Whether asking for an unknown topic creates it.
-    pub auto_create_topics: bool,
-    /// Partitions of a topic that is created without saying how many.
-    pub num_partitions: u32,
-    /// Settings of a topic that overrides none.
-    pub topic_defaults: PartitionSettings,
-    /// Groups.
-    pub groups: GroupOptions,
+    /// The broker, but for the cluster's id and the seed, which the data directory and the machine give.
+    pub broker: BrokerOptions,
     /// Connections.
     pub connections: ConnectionOptions,
     /// The engine.
@@ -68,19 +64,6 @@ pub struct LogOptions {
     pub filter: String,
 }
 
-/// What bounds groups and their positions.
-#[derive(Clone, Debug)]
-pub struct GroupOptions {
-    /// Shortest session timeout, in milliseconds.
-    pub min_session_timeout_ms: i32,
-    /// Longest session timeout, in milliseconds.
-    pub max_session_timeout_ms: i32,
-    /// Pause before a new group's first rebalance, in milliseconds.
-    pub initial_rebalance_delay_ms: i32,
-    /// Committed offsets of an empty group are kept this long, in milliseconds.
-    pub offsets_retention_ms: i64,
-}
-
 /// What bounds connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
@@ -88,6 +71,12 @@ pub struct ConnectionOptions {
     pub max_idle: Duration,
     /// Largest request, in bytes.
     pub request_bytes_max: u32,
+    /// Connections of a listener at once.
+    pub connections_max: usize,
+    /// Largest answer to a fetch, in bytes.
+    pub fetch_bytes_max: u32,
+    /// Fetch sessions at once.
+    pub fetch_sessions_max: usize,
 }
 
 /// What bounds the engine's files and memory, in bytes.
@@ -95,6 +84,10 @@ pub struct ConnectionOptions {
 pub struct StorageOptions {
     /// Size of a journal file.
     pub journal_file_bytes: u64,
+    /// Most that all journal files take.
+    pub journal_bytes: u64,
+    /// The operator accepts the loss of durable records from here on.
+    pub accept_loss_from: Option<Position>,
     /// Journal bytes of a shard between two checkpoints.
     pub checkpoint_bytes: u64,
     /// What a shard accepts before it is in segment files.
@@ -117,21 +110,9 @@ impl Config {
             listeners.iter().try_for_each(Listener::refuse_beyond_loopback)?;
         }
         let advertised = listeners::parse_advertised(settings.list("advertise"), &listeners)?;
-        let groups = GroupOptions {
-            min_session_timeout_ms: settings.number("group.min.session.timeout.ms") as i32,
-            max_session_timeout_ms: settings.number("group.max.session.timeout.ms") as i32,
-            initial_rebalance_delay_ms: settings.number("group.initial.rebalance.delay.ms") as i32,
-            offsets_retention_ms: settings.number("offsets.retention.minutes") * 60_000,
-        };
-        if groups.min_session_timeout_ms > groups.max_session_timeout_ms {
-            return Err(ConfigError::refused(
-                "group.min.session.timeout.ms is larger than group.max.session.timeout.ms; lower the one or raise the other",
-            ));
-        }
         Ok(Config {
             data_dir: data_dir(settings)?,
             listeners,
-            advertised,
             node_id: settings.given("node-id").map(|_| NodeId(settings.number("node-id") as u64)),
             shards: settings.given("shards").map(|_| settings.number("shards") as u32),
             log: LogOptions {
@@ -139,16 +120,19 @@ impl Config {
                 filter: log_filter(settings.text("log-level"))?,
             },
             drain_timeout: Duration::from_millis(settings.number("drain-timeout-ms") as u64),
-            auto_create_topics: settings.switch("auto.create.topics.enable"),
-            num_partitions: settings.number("num.partitions") as u32,
-            topic_defaults: topic_defaults(settings)?,
-            groups,
+            broker: broker_options(settings, &advertised)?,
+            advertised,
             connections: ConnectionOptions {
                 max_idle: Duration::from_millis(settings.number("connections.max.idle.ms") as u64),
                 request_bytes_max: settings.number("socket.request.max.bytes") as u32,
+                connections_max: settings.number("max.connections") as usize,
+                fetch_bytes_max: settings.number("fetch.max.bytes") as u32,
+                fetch_sessions_max: settings.number("max.incremental.fetch.session.cache.slots") as usize,
             },
             storage: StorageOptions {
                 journal_file_bytes: settings.number("journal-file-bytes") as u64,
+                journal_bytes: settings.number("journal-bytes") as u64,
+                accept_loss_from: accept_loss_from(settings)?,
                 checkpoint_bytes: settings.number("checkpoint-bytes") as u64,
                 admission_bytes: settings.number("admission-bytes") as u64,
                 disk_reserve_bytes: settings.number("disk-reserve-bytes") as u64,
@@ -186,6 +170,17 @@ fn log_filter(filter: &str) -> Result<String, ConfigError> {
     }
 }
 
+fn accept_loss_from(settings: &Settings) -> Result<Option<Position>, ConfigError> {
+    match settings.text("journal-accept-loss-from") {
+        "" => Ok(None),
+        text => text.parse().map(|position| Some(Position(position))).map_err(|_| {
+            ConfigError::refused(format!(
+                "journal-accept-loss-from: '{text}' is not a position; take the one that the refused start names"
+            ))
+        }),
+    }
+}
+
 fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
     match settings.text("data-dir") {
         "" => Err(ConfigError::refused("data-dir is empty; name a directory")),
@@ -193,16 +188,30 @@ fn data_dir(settings: &Settings) -> Result<PathBuf, ConfigError> {
     }
 }
 
-/// The settings of topics are checked by the model's own rules, under their names on topics.
-fn topic_defaults(settings: &Settings) -> Result<PartitionSettings, ConfigError> {
-    let mut overrides = BTreeMap::new();
-    for info in weir_model::settings::TOPIC_SETTINGS {
-        if keys::find(info.broker_name).is_some() {
-            overrides.insert(info.name.to_owned(), settings.display(info.broker_name));
-        }
+/// The broker checks its own settings once more, and against each other.
+fn broker_options(
+    settings: &Settings,
+    advertised: &BTreeMap<Protocol, Endpoint>,
+) -> Result<BrokerOptions, ConfigError> {
+    let mut options = BrokerOptions::new("", [0; 32]);
+    for setting in settings.iter().filter(|setting| is_broker_setting(setting.key.name)) {
+        options
+            .set(setting.key.name, &setting.value.to_string())
+            .map_err(|error| ConfigError::value(setting.key.name, &setting.source, &error.why))?;
     }
-    // A single node: every acknowledged record is on one replica.
-    PartitionSettings::default()
-        .with_overrides(&overrides, 1)
-        .map_err(|error| ConfigError::refused(error.to_string()))
+    options.check().map_err(|error| ConfigError::refused(error.to_string()))?;
+    options.advertised = advertised
+        .iter()
+        .map(|(protocol, endpoint)| {
+            let host_port = HostPort { host: endpoint.host.clone(), port: endpoint.port };
+            (protocol.name().to_owned(), host_port)
+        })
+        .collect();
+    Ok(options)
+}
+
+/// Whether the broker acts on the key, rather than this binary or the engine.
+pub fn is_broker_setting(name: &str) -> bool {
+    BROKER_SETTINGS.iter().any(|setting| setting.name == name)
+        || TOPIC_SETTINGS.iter().any(|setting| setting.broker_name == name)
 }

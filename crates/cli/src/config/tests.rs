@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::keys::{COARSER_KEYS, KEYS};
+use weir_broker::{BROKER_SETTINGS, BrokerOptions};
+use weir_model::settings::TOPIC_SETTINGS;
+
+use super::keys::{COARSER_KEYS, KEYS, find};
 use super::settings::Settings;
 use super::sources::{self, Layer};
 use super::{Config, ConfigError, Source};
@@ -36,9 +39,30 @@ fn refused(given: &[(&str, &str)]) -> String {
 #[test]
 fn every_key_that_the_code_asks_for_is_in_the_table_and_every_default_is_in_its_bounds() {
     let config = config(&[]).expect("the defaults are a configuration");
-    assert_eq!(config.topic_defaults, weir_model::settings::PartitionSettings::default());
+    assert_eq!(config.broker.defaults, weir_model::settings::PartitionSettings::default());
     assert_eq!(config.listeners.len(), 2);
     assert_eq!(config.node_id, None);
+}
+
+#[test]
+fn the_broker_has_every_setting_under_a_key_with_its_own_default() {
+    let defaults = BrokerOptions::new("", [0; 32]);
+    for setting in BROKER_SETTINGS {
+        let key = find(setting.name).unwrap_or_else(|| panic!("{} is not a key", setting.name));
+        assert_eq!(Some(key.default.to_owned()), defaults.get(setting.name), "{}", setting.name);
+    }
+    for setting in TOPIC_SETTINGS {
+        let key = find(setting.broker_name).unwrap_or_else(|| panic!("{} is not a key", setting.broker_name));
+        assert_eq!(Some(key.default.to_owned()), defaults.defaults.get(setting.name), "{}", setting.name);
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    assert_eq!(
+        refused(&[("group.min.session.timeout.ms", "5000"), ("group.max.session.timeout.ms", "4000")]),
+        "group.min.session.timeout.ms: 5000 is above group.max.session.timeout.ms, which is 4000"
+    );
 }
 
 #[test]

@@ -1,0 +1,29 @@
+//! The log on standard error.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::LogOptions;
+use crate::exit::Failure;
+
+/// Begins to log. The filter was checked with the configuration.
+pub fn start(options: &LogOptions) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(with_quiet_libraries(&options.filter))
+        .map_err(|error| Failure::Usage(format!("log-level '{}': {error}", options.filter)))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match options.json {
+        true => log.json().flatten_event(true).try_init(),
+        false => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
+    };
+    started.map_err(|error| Failure::Failed(format!("the log cannot be started: {error}")))
+}
+
+/// The consensus library reports every step of an election as information. Unless somebody asks for it by
+/// name, only its warnings are of use to an operator.
+fn with_quiet_libraries(filter: &str) -> String {
+    match filter.contains("openraft") {
+        true => filter.to_owned(),
+        false => format!("{filter},openraft=warn"),
+    }
+}

@@ -1,0 +1,138 @@
+//! `weir serve`, from the command line to the last connection.
+//!
+//! * [`data_dir`]: the lock, and whose data it is.
+//! * [`logging`]: standard error.
+//! * [`clock`]: the wall clock.
+//! * [`fronts`]: the listeners.
+//! * [`stop`]: signals, and failures that end everything.
+
+mod clock;
+mod data_dir;
+mod fronts;
+mod logging;
+mod stop;
+
+use std::sync::Arc;
+
+use weir_broker::Broker;
+use weir_cluster::{Drive, NoTransport, Node, NodeOptions, OnFatal, StartError};
+use weir_log::disk::RealDisk;
+
+use crate::args::ConfigFlags;
+use crate::config::{Config, Settings};
+use crate::config_verbs;
+use crate::exit::Failure;
+use clock::SystemClock;
+use data_dir::DataDir;
+use fronts::Fronts;
+use stop::StopSignals;
+
+/// Serves until it is told to stop.
+pub fn run(flags: &ConfigFlags) -> Result<(), Failure> {
+    let settings = config_verbs::load(flags)?;
+    let config = Config::new(&settings)?;
+    logging::start(&config.log)?;
+    let data_dir = DataDir::open(&config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("the runtime does not start: {error}")))?;
+    runtime.block_on(serve(&config, &settings, &data_dir))
+}
+
+async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Result<(), Failure> {
+    let mut signals = StopSignals::listen()?;
+    let clock = Arc::new(SystemClock);
+    let starting = async {
+        let node = Node::start(
+            node_options(config, data_dir)?,
+            RealDisk::shared(),
+            Arc::new(NoTransport),
+            clock.clone(),
+            Drive::Threads,
+        )
+        .await
+        .map_err(|error| cannot_start(&error, data_dir))?;
+        let broker = Broker::start(node.clone(), clock, broker_options(config, data_dir))
+            .await
+            .map_err(|error| Failure::Failed(format!("the broker does not start: {error}")))?;
+        let fronts = Fronts::open(config, settings, &broker).await?;
+        Ok::<_, Failure>((node, broker, fronts))
+    };
+    let (node, broker, fronts) = tokio::select! {
+        started = starting => started?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopped before it had started");
+            return Ok(());
+        }
+    };
+    fronts.announce()?;
+    let stopping = fronts.serve();
+    let signal = signals.next().await;
+    tracing::info!(signal, "stopping: finishing what is under way");
+    let drained = async {
+        stopping.stop().await;
+        broker.shutdown().await;
+        node.shutdown().await;
+    };
+    tokio::select! {
+        () = drained => tracing::info!("stopped"),
+        () = tokio::time::sleep(config.drain_timeout + STORAGE_GRACE) => {
+            tracing::warn!("not everything was finished in time; what was acknowledged is on the disk");
+        }
+        signal = signals.next() => tracing::warn!(signal, "stopping at once"),
+    }
+    Ok(())
+}
+
+/// Beyond the time that connections have, the storage may take this long for its last checkpoint. Without
+/// one the next start only reads more.
+const STORAGE_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
+
+fn node_options(config: &Config, data_dir: &DataDir) -> Result<NodeOptions, Failure> {
+    let identity = &data_dir.identity;
+    let storage = &config.storage;
+    let mut options = NodeOptions::new(identity.node(), &data_dir.path, OnFatal::new(stop::at_once));
+    options.data_shards = identity.shards;
+    options.journal.identity = identity.journal()?;
+    options.journal.file_bytes = storage.journal_file_bytes;
+    options.journal.journal_bytes_max = storage.journal_bytes;
+    options.journal.accept_loss_from = storage.accept_loss_from;
+    options.checkpoint_bytes = storage.checkpoint_bytes;
+    options.admission_bytes_max = storage.admission_bytes as usize;
+    options.disk_reserve_bytes = storage.disk_reserve_bytes;
+    options.seed = random_u64();
+    Ok(options)
+}
+
+fn broker_options(config: &Config, data_dir: &DataDir) -> weir_broker::BrokerOptions {
+    let mut options = config.broker.clone();
+    options.cluster_id = data_dir.identity.cluster_id.clone();
+    options.seed = random_seed();
+    options
+}
+
+/// What an operator can do about storage that does not open.
+fn cannot_start(error: &StartError, data_dir: &DataDir) -> Failure {
+    let directory = data_dir.path.display();
+    match error {
+        StartError::Options(why) => Failure::Usage(why.clone()),
+        StartError::Disk(error) => Failure::Io(format!("the data directory {directory}: {error}")),
+        error => Failure::Corrupt(format!("the data directory {directory}: {error}")),
+    }
+}
+
+/// A number that nobody else draws, from the system's source of randomness: half of a random UUID, of which
+/// four bits are fixed.
+fn random_u64() -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *uuid::Uuid::new_v4().as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn random_seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    for part in seed.chunks_exact_mut(8) {
+        part.copy_from_slice(&random_u64().to_le_bytes());
+    }
+    seed
+}
