@@ -1,6 +1,14 @@
 //! A cluster of one.
 
-use crate::support::{Machine, SHARD, open_partition, put, run, values};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_cluster::{NoTransport, Node};
+use weir_model::command::{Command, Outcome};
+use weir_model::settings::PartitionSettings;
+
+use crate::support::{Machine, PARTITION, SHARD, append, open_partition, put, run, values};
 
 #[test]
 fn what_was_appended_is_there_after_an_orderly_restart() {
@@ -42,4 +50,79 @@ fn what_was_acknowledged_survives_a_power_loss() {
         assert_eq!(values(shard), expected);
         node.shutdown().await;
     });
+}
+
+/// Appends until the power goes, at any operation of the disk, several times over; what was
+/// acknowledged is there once, at its offset, and the start succeeds every time.
+fn crash_loop(seed: u64) {
+    run(async {
+        let machine = Machine::alone(seed).tuned(|options| options.checkpoint_bytes = 16 << 10);
+        // Offsets by what was appended there; only what was acknowledged.
+        let mut ledger: BTreeMap<String, i64> = BTreeMap::new();
+        let mut opened = false;
+        let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for life in 0..12 {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            machine.disk.crash_at(machine.disk.operations() + 20 + (draw >> 33) % 400);
+            if let Ok(node) = machine.try_start(Arc::new(NoTransport)).await {
+                let scenario = live(&node, life, &mut ledger, &mut opened);
+                let _ = tokio::time::timeout(Duration::from_secs(20), scenario).await;
+                machine.disk.crash();
+                node.abandon().await;
+            } else {
+                assert!(machine.disk.is_down(), "seed {seed}: it does not start on a disk that works");
+            }
+            machine.disk.restart();
+        }
+        let node = machine.start().await;
+        let shard = node.shard(SHARD).expect("the shard");
+        if opened {
+            let values = values(shard);
+            for (value, offset) in &ledger {
+                let at = values.get(*offset as usize);
+                assert_eq!(at, Some(value), "seed {seed}: at offset {offset}");
+                let copies = values.iter().filter(|other| *other == value).count();
+                assert_eq!(copies, 1, "seed {seed}: copies of {value}");
+            }
+        }
+        node.shutdown().await;
+    });
+}
+
+async fn live(node: &Node, life: u32, ledger: &mut BTreeMap<String, i64>, opened: &mut bool) {
+    if node.ready().await.is_err() {
+        return;
+    }
+    let shard = node.shard(SHARD).expect("the shard");
+    let open = Command::OpenPartition {
+        partition: PARTITION,
+        settings: PartitionSettings { segment_bytes: 4096, ..PartitionSettings::default() },
+        epoch_base: 0,
+    };
+    if shard.propose(open).await.is_err() {
+        return;
+    }
+    *opened = true;
+    for round in 0..400 {
+        let pending: Vec<_> = (0..4)
+            .filter_map(|lane| {
+                let value = format!("life {life} round {round} lane {lane} {}", "x".repeat(100));
+                shard.submit(append(&value)).ok().map(|pending| (value, pending))
+            })
+            .collect();
+        for (value, pending) in pending {
+            match pending.await {
+                Ok(Outcome::Appended(appended)) => drop(ledger.insert(value, appended.base_offset)),
+                Ok(other) => panic!("an append came to {other:?}"),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+#[test]
+fn every_acknowledged_append_survives_crashes_at_any_operation() {
+    for seed in 0..12 {
+        crash_loop(seed);
+    }
 }

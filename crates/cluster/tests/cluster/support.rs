@@ -54,6 +54,11 @@ impl Machine {
         }
     }
 
+    pub fn tuned(mut self, tune: impl Fn(&mut NodeOptions) + Send + Sync + 'static) -> Machine {
+        self.tune = Arc::new(tune);
+        self
+    }
+
     pub fn options(&self) -> NodeOptions {
         let fatal = Arc::clone(&self.fatal);
         let on_fatal = OnFatal::new(move |reason| fatal.lock().push(reason.to_owned()));
