@@ -76,6 +76,7 @@ fn crash_loop(seed: u64) {
         }
         let node = machine.start().await;
         let shard = node.shard(SHARD).expect("the shard");
+        assert!(ledger.len() > 20, "seed {seed}: hardly anything was acknowledged: {}", ledger.len());
         if opened {
             let values = values(shard);
             for (value, offset) in &ledger {

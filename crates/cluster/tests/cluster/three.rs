@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{LocalTransport, Node, ProposeError};
-use weir_log::disk::{Disk, OpenMode};
+use weir_log::disk::OpenMode;
 use weir_model::NodeId;
 use weir_model::command::Outcome;
 
@@ -20,7 +20,8 @@ struct Cluster {
 impl Cluster {
     async fn start(seed: u64) -> Cluster {
         let ids: Vec<NodeId> = (1..=3).map(NodeId).collect();
-        let machine = |id: &NodeId| Machine { id: *id, voters: ids.clone(), ..Machine::alone(seed * 10 + id.0) };
+        let machine =
+            |id: &NodeId| Machine { id: *id, voters: ids.clone(), ..Machine::alone(seed * 10 + id.0) };
         let machines = ids.iter().map(|id| (*id, machine(id))).collect();
         let mut cluster = Cluster { transport: LocalTransport::new(), machines, nodes: BTreeMap::new() };
         for id in ids {
@@ -65,10 +66,16 @@ impl Cluster {
     /// Waits until all nodes have applied the same.
     async fn settle(&self) {
         for _ in 0..2000 {
-            let applied: Vec<u64> =
-                self.nodes.values().map(|node| node.shard(SHARD).expect("the shard").view().applied_index()).collect();
-            let unwritten: usize =
-                self.nodes.values().map(|node| node.shard(SHARD).expect("the shard").view().unwritten_bytes()).sum();
+            let applied: Vec<u64> = self
+                .nodes
+                .values()
+                .map(|node| node.shard(SHARD).expect("the shard").view().applied_index())
+                .collect();
+            let unwritten: usize = self
+                .nodes
+                .values()
+                .map(|node| node.shard(SHARD).expect("the shard").view().unwritten_bytes())
+                .sum();
             if applied.iter().all(|index| *index == applied[0]) && unwritten == 0 {
                 return;
             }
