@@ -18,7 +18,7 @@ use crate::errors::{LookupError, Unavailable};
 use crate::groups::Groups;
 use crate::ids::IdSource;
 use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
 use crate::producers::ProducerIds;
 use crate::read::PartitionRef;
@@ -144,8 +144,17 @@ impl Broker {
         &self.options
     }
 
-    /// Counters and gauges.
+    /// Counters and gauges, those of the shards brought up to date.
     pub fn metrics(&self) -> &Arc<Metrics> {
+        for shard in std::iter::once(ShardId::META).chain(self.node.data_shards()) {
+            let Some(handle) = self.node.shard(shard) else { continue };
+            self.metrics.show_shard(ShardFigures {
+                shard,
+                leads: handle.leadership().is_leader,
+                applied_index: handle.view().applied_index(),
+                unwritten_bytes: handle.view().unwritten_bytes(),
+            });
+        }
         &self.metrics
     }
 

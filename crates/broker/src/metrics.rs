@@ -11,6 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use weir_model::ShardId;
 
 /// Label of everything that a front counts.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -23,6 +24,21 @@ struct FrontLabel {
 struct RequestLabel {
     front: &'static str,
     request: &'static str,
+}
+
+/// Label of what is told of each shard; there are few.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ShardLabel {
+    shard: u32,
+}
+
+/// What one shard of this node shows when metrics are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShardFigures {
+    pub shard: ShardId,
+    pub leads: bool,
+    pub applied_index: u64,
+    pub unwritten_bytes: usize,
 }
 
 /// All metrics of the broker.
@@ -38,6 +54,9 @@ pub struct Metrics {
     records_in: Family<FrontLabel, Counter>,
     bytes_in: Family<FrontLabel, Counter>,
     bytes_out: Family<FrontLabel, Counter>,
+    shard_leads: Family<ShardLabel, Gauge>,
+    shard_applied_index: Family<ShardLabel, Gauge>,
+    shard_unwritten_bytes: Family<ShardLabel, Gauge>,
     /// Topics in the catalog.
     pub(crate) topics: Gauge,
     /// Partitions in the catalog.
@@ -89,6 +108,9 @@ impl Metrics {
             records_in: Family::default(),
             bytes_in: Family::default(),
             bytes_out: Family::default(),
+            shard_leads: Family::default(),
+            shard_applied_index: Family::default(),
+            shard_unwritten_bytes: Family::default(),
             topics: Gauge::default(),
             partitions: Gauge::default(),
             groups: Gauge::default(),
@@ -112,6 +134,17 @@ impl Metrics {
         registry.register("records_in", "Records accepted", m.records_in.clone());
         registry.register("bytes_in", "Bytes of records accepted", m.bytes_in.clone());
         registry.register("bytes_out", "Bytes of records handed out", m.bytes_out.clone());
+        registry.register("shard_leads", "Whether this node leads the shard", m.shard_leads.clone());
+        registry.register(
+            "shard_applied_index",
+            "Last entry of the shard that is applied here",
+            m.shard_applied_index.clone(),
+        );
+        registry.register(
+            "shard_unwritten_bytes",
+            "Bytes of records that are durable in the journal and not yet in segment files",
+            m.shard_unwritten_bytes.clone(),
+        );
         registry.register("topics", "Topics in the catalog", m.topics.clone());
         registry.register("partitions", "Partitions in the catalog", m.partitions.clone());
         registry.register("groups", "Groups whose coordinator is on this node", m.groups.clone());
@@ -149,7 +182,16 @@ impl Metrics {
         add(&mut self.registry.lock());
     }
 
-    /// Everything in the text format of OpenMetrics.
+    pub(crate) fn show_shard(&self, figures: ShardFigures) {
+        let label = ShardLabel { shard: figures.shard.0 };
+        self.shard_leads.get_or_create(&label).set(i64::from(figures.leads));
+        self.shard_applied_index.get_or_create(&label).set(figures.applied_index as i64);
+        self.shard_unwritten_bytes.get_or_create(&label).set(figures.unwritten_bytes as i64);
+    }
+
+    /// Everything in the text format of OpenMetrics, as of the last [`Broker::metrics`].
+    ///
+    /// [`Broker::metrics`]: crate::Broker::metrics
     pub fn render(&self) -> String {
         let mut text = String::new();
         // Writing to a string fails only if a metric's own encoder does; what was written is kept.

@@ -140,6 +140,20 @@ async fn commits_are_checked_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_never_came_to_be_is_not_listed() {
+    let mut world = World::started(6).await;
+    let broker = world.broker();
+    let short = JoinRequest { session_timeout_ms: 1, ..join_request("g", "") };
+    assert!(matches!(broker.join_group(short).await, Err(GroupError::InvalidSessionTimeout { .. })));
+    let first = JoinRequest { require_known_member_id: true, ..join_request("h", "") };
+    assert!(matches!(broker.join_group(first).await, Err(GroupError::MemberIdRequired { .. })));
+    assert!(broker.list_groups().is_empty());
+    assert_eq!(broker.describe_group("g").unwrap().state, GroupState::Dead);
+    assert_eq!(broker.heartbeat(HeartbeatRequest::default()).await, Err(GroupError::UnknownMember));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_what_nobody_uses_is_deleted() {
     let mut world = World::started(3).await;
     let (read, other) = (world.create("t", 1).await, world.create("other", 1).await);

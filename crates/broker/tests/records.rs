@@ -136,6 +136,10 @@ async fn whoever_wants_no_answer_still_gets_the_records_stored() {
     drop(unanswered);
     world.publish_values("t", 0, &["loud"]).await;
     assert_eq!(world.values("t", 0).await, ["quiet", "loud"]);
+    let metrics = world.broker().metrics().render();
+    for line in ["weir_topics 1", "weir_publish_seconds_count 1", "weir_shard_leads{shard=\"0\"} 1"] {
+        assert!(metrics.lines().any(|found| found == line), "no {line} in:\n{metrics}");
+    }
     world.stop().await;
 }
 

@@ -134,6 +134,13 @@ impl Cell {
         self.state.lock().coordinator.describe(&self.group)
     }
 
+    /// Whether it never came to anything: somebody asked, and was refused or is not here yet. Such a
+    /// group exists only if it has positions.
+    pub fn is_blank(&self) -> bool {
+        let state = self.state.lock();
+        state.coordinator.state() == GroupState::Empty && state.coordinator.generation() == 0
+    }
+
     /// The group in a listing; none if it does not exist.
     pub fn listing(&self) -> Option<GroupListing> {
         let state = self.state.lock();

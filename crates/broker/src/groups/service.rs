@@ -170,10 +170,13 @@ impl Broker {
     }
 
     fn listing(&self, shard: ShardId, group: String) -> Option<GroupListing> {
-        if let Some(cell) = self.groups.get(shard, &group) {
+        let stored = self.shard(shard).ok()?.view().group(&group);
+        if let Some(cell) = self.groups.get(shard, &group)
+            && (stored.is_some() || !cell.is_blank())
+        {
             return cell.listing();
         }
-        let state = self.shard(shard).ok()?.view().group(&group)?;
+        let state = stored?;
         let protocol_type = state.membership().map(|m| m.protocol_type.clone()).unwrap_or_default();
         Some(GroupListing { group, protocol_type, state: GroupState::Empty })
     }
@@ -181,7 +184,9 @@ impl Broker {
     /// A group in full. One that does not exist is described as [`GroupState::Dead`].
     pub fn describe_group(&self, group: &str) -> Result<GroupDescription, GroupError> {
         check_group_name(group)?;
-        match self.known_cell(group)? {
+        let cell = self.known_cell(group)?;
+        let stored = self.shard(self.shard_of_group(group))?.view().group(group).is_some();
+        match cell.filter(|cell| stored || !cell.is_blank()) {
             Some(cell) => Ok(cell.describe()),
             None => Ok(GroupDescription {
                 group: group.to_owned(),
