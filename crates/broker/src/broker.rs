@@ -232,8 +232,10 @@ impl Broker {
     pub fn partition_info(&self, topic: &Topic, index: i32) -> Result<PartitionInfo, LookupError> {
         let (meta, handle) = self.locate(topic, index)?;
         let view = handle.view().partition(meta.id);
+        // One that its shard does not have yet, or no longer, is served by nobody.
+        let leader = handle.leadership().leader.filter(|_| view.is_some());
         Ok(PartitionInfo {
-            leader: handle.leadership().leader,
+            leader,
             leader_epoch: view.map_or(0, |view| view.leader_epoch()),
             replicas: handle.voters(),
         })

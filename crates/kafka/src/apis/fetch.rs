@@ -175,13 +175,11 @@ async fn read_partition(
         data.diverging_epoch = diverging;
         return (data, false);
     }
-    if wanted.fetch_offset == data.high_watermark {
-        return (data, false);
-    }
     let limit = room.bytes.min(wanted.max_bytes.max(0) as usize);
-    if limit == 0 && !room.first {
+    if limit == 0 && !room.first && wanted.fetch_offset != data.high_watermark {
         return (data, true);
     }
+    // Also at the end of the log, where there is nothing to read: a partition that was deleted says so.
     let read = match partition.read(wanted.fetch_offset, limit).await {
         Ok(read) => read,
         Err(error) => {

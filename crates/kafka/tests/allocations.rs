@@ -1,0 +1,92 @@
+//! What a request costs in allocations does not depend on how many records it carries. The allocator of
+//! this binary counts, so that it has a binary of its own.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use weir_model::batch::BatchBuilder;
+
+use common::{Client, NOW_MS, serve};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// An allocator is unsafe by its nature; this one hands everything on to the system's.
+#[allow(unsafe_code)]
+// SAFETY: every call is handed on unchanged to `System`, which keeps the trait's contract.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract is that of `System`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `System` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the pointer came from `System` with this layout.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROUNDS: u64 = 200;
+
+/// A batch of so many records that together have about 100,000 bytes, so that only their number differs.
+fn batch_of(records: usize) -> Bytes {
+    let value = vec![b'x'; 100_000 / records - 8];
+    let mut builder = BatchBuilder::new();
+    for _ in 0..records {
+        builder.push(NOW_MS, None, Some(&value), &[]);
+    }
+    builder.build()
+}
+
+/// Allocations of the whole process per produce, and per fetch, of one such batch.
+async fn cost(client: &mut Client, topic: &str, records: usize) -> (u64, u64) {
+    client.create_topic(topic, 1, &[]).await;
+    let batch = batch_of(records);
+    for _ in 0..ROUNDS / 4 {
+        client.append(topic, 0, batch.clone()).await;
+    }
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..ROUNDS {
+        client.append(topic, 0, batch.clone()).await;
+    }
+    let produced = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for round in 0..ROUNDS {
+        let mut request = common::fetch(&[(topic, 0, round as i64 * records as i64)]);
+        request.topics[0].partitions[0].partition_max_bytes = 1;
+        let response = client.call(12, &request).await;
+        let got = &response.responses[0].partitions[0];
+        assert_eq!(got.records.as_ref().map(weir_kafka_wire::Records::len), Some(batch.len()));
+    }
+    let fetched = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    (produced / ROUNDS, fetched / ROUNDS)
+}
+
+#[tokio::test]
+async fn a_request_allocates_the_same_for_ten_records_and_for_ten_thousand() {
+    let served = serve().await;
+    let mut client = served.connect().await;
+    let (few_produced, few_fetched) = cost(&mut client, "few", 10).await;
+    let (many_produced, many_fetched) = cost(&mut client, "many", 10_000).await;
+    println!(
+        "produce: {few_produced} and {many_produced} allocations; fetch: {few_fetched} and {many_fetched}"
+    );
+    // How a large frame is cut by the socket differs from run to run, and with it a few allocations.
+    assert!(many_produced <= few_produced + 10, "produce: {few_produced} for 10, {many_produced} for 10,000");
+    assert!(many_fetched <= few_fetched + 10, "fetch: {few_fetched} for 10, {many_fetched} for 10,000");
+}

@@ -1,0 +1,11 @@
+//! The front against a whole broker, over real sockets. Tests whose name begins with `trap_` each stand
+//! for something that has broken clients of other brokers.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admin;
+mod fetching;
+mod groups;
+mod protocol;
+mod records;
