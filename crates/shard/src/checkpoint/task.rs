@@ -21,6 +21,8 @@ pub struct CheckpointTask {
     files: Arc<ShardFiles>,
     machine: Machine,
     raft_meta: Bytes,
+    /// The state is that of no entry.
+    stopped: bool,
     /// Partitions that had unwritten batches, and where each ended.
     awaited: Vec<(Arc<PartitionView>, Offset)>,
 }
@@ -48,8 +50,8 @@ pub enum CheckpointError {
     /// The file system failed while the state was written. It may be tried again with a new checkpoint.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The shard has stopped: segment files could not be written or synced.
-    #[error("segments of this shard cannot be made durable any more; restart the node: {0}")]
+    /// The shard has stopped: an entry could not be applied, or segment files not be written or synced.
+    #[error("this shard cannot be made durable any more; restart the node: {0}")]
     Stopped(String),
 }
 
@@ -59,13 +61,14 @@ impl CheckpointTask {
         files: Arc<ShardFiles>,
         machine: Machine,
         raft_meta: Bytes,
+        stopped: bool,
     ) -> CheckpointTask {
         let with_end = |view: Arc<PartitionView>| {
             let end = view.next_offset();
             (view, end)
         };
         let awaited = files.all_waiting().into_iter().map(with_end).collect();
-        CheckpointTask { checkpoints, files, machine, raft_meta, awaited }
+        CheckpointTask { checkpoints, files, machine, raft_meta, stopped, awaited }
     }
 
     /// Index of the last entry that it covers. It must not be made durable before the journal is up to
@@ -87,6 +90,9 @@ impl CheckpointTask {
     /// Makes the checkpoint durable. Blocks on the disk.
     pub fn run(&self) -> Result<CheckpointDone, CheckpointError> {
         let applied_index = self.applied_index();
+        if self.stopped {
+            return Err(CheckpointError::Stopped("an entry could not be applied".into()));
+        }
         if !self.is_ready() {
             return Err(CheckpointError::Unwritten { applied_index });
         }

@@ -34,7 +34,9 @@ pub struct Shard {
     shown: Arc<Shown>,
     files: Arc<ShardFiles>,
     checkpoints: Arc<Checkpoints>,
+    /// Both empty between two entries; kept for their room.
     effects: Vec<Effect>,
+    grown: Vec<Arc<PartitionView>>,
 }
 
 impl Shard {
@@ -64,6 +66,7 @@ impl Shard {
             files,
             checkpoints: Arc::new(checkpoints),
             effects: Vec::new(),
+            grown: Vec::new(),
         };
         shard.recover()?;
         Ok((shard, writer, recovered))
@@ -105,10 +108,11 @@ impl Shard {
     }
 
     /// Takes hold of the state as it is now: pointers to its chunks are cloned, however large it is. The
-    /// task makes it durable, in the background; `raft_meta` goes with it.
+    /// task makes it durable, in the background; `raft_meta` goes with it. After an entry that could not be
+    /// applied the state is that of no entry, and no task will make it durable.
     pub fn begin_checkpoint(&mut self, raft_meta: Bytes) -> CheckpointTask {
         let (checkpoints, files) = (Arc::clone(&self.checkpoints), Arc::clone(&self.files));
-        CheckpointTask::new(checkpoints, files, self.machine.clone(), raft_meta)
+        CheckpointTask::new(checkpoints, files, self.machine.clone(), raft_meta, self.stopped)
     }
 
     fn show_applied(&self) {

@@ -1,6 +1,5 @@
 //! From the machine's effects to what readers see.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,7 +15,7 @@ use crate::view::PartitionView;
 impl Shard {
     /// Shows one entry's effects, then tells whoever waits for them, once per partition.
     pub(super) fn publish(&mut self, effects: impl Iterator<Item = Effect>) {
-        let mut grown: BTreeMap<PartitionId, (Arc<PartitionView>, usize)> = BTreeMap::new();
+        let mut grown = std::mem::take(&mut self.grown);
         let mut closed: Vec<Arc<PartitionView>> = Vec::new();
         let mut catalog_changed = false;
         let index = self.machine.applied_index();
@@ -24,12 +23,14 @@ impl Shard {
             match effect {
                 Effect::Appended { partition, batch, starts_segment } => {
                     let Some(view) = self.partitions.get(&partition) else { continue };
-                    let bytes = batch.len();
-                    self.shown.unwritten_bytes.fetch_add(bytes, Ordering::AcqRel);
-                    if view.append(batch, starts_segment, self.machine.entry_time()) {
+                    self.shown.unwritten_bytes.fetch_add(batch.len(), Ordering::AcqRel);
+                    let shown = view.append(batch, starts_segment, self.machine.entry_time());
+                    if shown.unqueued {
                         self.files.queue(Arc::clone(view));
                     }
-                    grown.entry(partition).or_insert_with(|| (Arc::clone(view), 0)).1 += bytes;
+                    if shown.grown {
+                        grown.push(Arc::clone(view));
+                    }
                 }
                 Effect::PartitionOpened(id) => self.open_view(id),
                 Effect::PartitionConfigured(id) => {
@@ -64,7 +65,8 @@ impl Shard {
         if catalog_changed {
             *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
         }
-        grown.values().for_each(|(view, bytes)| view.observers().appended(*bytes));
+        grown.drain(..).for_each(|view| view.tell());
+        self.grown = grown;
         closed.iter().for_each(|view| view.observers().closed());
     }
 

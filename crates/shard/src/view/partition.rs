@@ -44,7 +44,17 @@ struct Now {
     tail: Tail,
     /// Waits for the segment writer.
     queued: bool,
+    /// Bytes that observers have not been told of.
+    untold: usize,
     closed: bool,
+}
+
+/// What is to be done about an append.
+pub(crate) struct Shown {
+    /// The partition must be put in the segment writer's queue.
+    pub unqueued: bool,
+    /// Observers must be told, and nobody was going to.
+    pub grown: bool,
 }
 
 impl fmt::Debug for PartitionView {
@@ -74,6 +84,7 @@ impl PartitionView {
                 epochs: state.epochs.clone(),
                 tail: Tail::default(),
                 queued: false,
+                untold: 0,
                 closed: false,
             }),
             files,
@@ -266,16 +277,23 @@ impl PartitionView {
         &self.observers
     }
 
-    /// Shows a batch that was applied at entry time `time`. Returns whether the partition is to be put
-    /// in the segment writer's queue.
-    pub(crate) fn append(&self, batch: StoredBatch, starts_segment: bool, time: TimestampMs) -> bool {
+    /// Shows a batch that was applied at entry time `time`.
+    pub(crate) fn append(&self, batch: StoredBatch, starts_segment: bool, time: TimestampMs) -> Shown {
         let mut now = self.now.lock();
         grow_segments(&mut now.segments, &batch, starts_segment, time);
         now.epochs.appended(batch.leader_epoch, batch.base_offset);
         now.bytes += batch.len() as u64;
         now.next_offset = batch.last_offset + 1;
+        let grown = now.untold == 0;
+        now.untold += batch.len();
         now.tail.push(batch, starts_segment, time);
-        !std::mem::replace(&mut now.queued, true)
+        Shown { unqueued: !std::mem::replace(&mut now.queued, true), grown }
+    }
+
+    /// Tells observers about what was appended since the last time.
+    pub(crate) fn tell(&self) {
+        let bytes = std::mem::take(&mut self.now.lock().untold);
+        self.observers.appended(bytes);
     }
 
     pub(crate) fn trim(&self, log_start: Offset) {

@@ -116,3 +116,17 @@ fn blank_entries_count_and_what_the_caller_gave_comes_back() {
     assert_eq!((recovered.applied_index, recovered.applied_term), (9, 4));
     assert_eq!(recovered.raft_meta, Bytes::from_static(b"raft"));
 }
+
+#[test]
+fn a_state_that_is_that_of_no_entry_is_never_made_durable() {
+    let mut replica = Replica::new(1);
+    replica.apply(vec![open_partition(1, 1 << 20)]);
+    let commands = vec![open_partition(2, 1 << 20), Command::SetMachineVersion { version: 99 }];
+    let entry = weir_model::entry::Entry { time: 0, commands };
+    replica.shard.apply(2, 1, &entry).unwrap_err();
+    replica.check();
+    let checkpoint = replica.shard.begin_checkpoint(Bytes::new()).run();
+    assert!(matches!(checkpoint, Err(CheckpointError::Stopped(_))), "{checkpoint:?}");
+    let entry = weir_model::entry::Entry::default();
+    assert_eq!(replica.shard.apply(3, 1, &entry), Err(weir_shard::ApplyError::Stopped));
+}

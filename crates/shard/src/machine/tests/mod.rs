@@ -3,6 +3,7 @@
 mod batches;
 mod describe;
 mod model;
+mod names;
 mod script;
 mod transcripts;
 
