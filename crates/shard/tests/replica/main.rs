@@ -9,3 +9,4 @@ mod observers;
 mod reads;
 mod retirement;
 mod support;
+mod threads;
