@@ -107,7 +107,7 @@ impl Checkpointer {
             self.machine.set_checkpoint(begun.meta);
             self.note(last.index).await?;
         }
-        self.purge(before.map(|id| id.index), last.index).await
+        self.purge(last.index).await
     }
 
     /// Tells the library, and waits until it has taken note.
@@ -127,7 +127,7 @@ impl Checkpointer {
 
     /// Lets go of the log that nobody needs: this node has it in its checkpoint, and followers that
     /// do not have it yet keep it as long as there is room.
-    async fn purge(&self, before: Option<u64>, checkpointed: u64) -> Result<(), String> {
+    async fn purge(&self, checkpointed: u64) -> Result<(), String> {
         let upto = if self.pins_too_much() {
             Some(checkpointed)
         } else {
@@ -140,8 +140,9 @@ impl Checkpointer {
                     let matched = needed.map(|(_, matched)| matched.map(|id| id.index)).min();
                     matched.unwrap_or(Some(checkpointed)).map(|index| index.min(checkpointed))
                 }
-                // A follower that becomes the leader serves those who are one checkpoint behind.
-                None => before,
+                // A follower may become the leader, and does not know how far behind the others are:
+                // it keeps what there is room for.
+                None => None,
             }
         };
         match upto {

@@ -23,6 +23,7 @@ mod raft;
 mod replica;
 mod segments;
 mod transport;
+mod vigilance;
 
 pub use admission::Admission;
 pub use clock::Clock;

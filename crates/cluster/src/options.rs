@@ -49,6 +49,10 @@ pub struct NodeOptions {
     /// The journal is sealed, and the pointers that nobody waits for are written down, when nothing
     /// was appended for this long.
     pub journal_idle: Duration,
+    /// How often the replicas of a shard compare their states.
+    pub digest_interval: Duration,
+    /// How often every segment file is read again to see whether it is still what was written.
+    pub scrub_interval: Duration,
     /// What the random part of election timeouts is drawn from. The binary draws it.
     pub seed: u64,
     /// Called once, with the reason, when the process must not go on.
@@ -74,6 +78,8 @@ impl NodeOptions {
             proposals_in_flight_max: 256,
             journal_queue_bytes_max: 256 << 20,
             journal_idle: Duration::from_millis(50),
+            digest_interval: Duration::from_secs(600),
+            scrub_interval: Duration::from_secs(24 * 3600),
             seed: 0,
             on_fatal,
         }

@@ -149,6 +149,8 @@ impl SimNode {
         options.journal.group_bytes_max = JOURNAL_FILE_BYTES as usize / 2;
         options.checkpoint_bytes = CHECKPOINT_BYTES;
         options.disk_reserve_bytes = DISK_RESERVE_BYTES;
+        options.digest_interval = Duration::from_secs(2);
+        options.scrub_interval = Duration::from_secs(5);
         options.seed = self.index as u64 + 1;
         let transport = Arc::new(SimTransport {
             from: node_id(self.index),

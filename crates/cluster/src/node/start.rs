@@ -35,6 +35,7 @@ use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
 use crate::replica::Replica;
 use crate::segments::{SegmentDriver, SegmentQueue, SegmentSignal, ShardSegments};
 use crate::transport::Transport;
+use crate::vigilance;
 
 /// What a record takes besides the command that it carries, generously.
 const RECORD_SPARE_BYTES: usize = 4096;
@@ -141,6 +142,12 @@ pub(super) async fn start(
 
     for (id, parts) in parts {
         let running = start_shard(id, parts, &shared, node.workers.get_mut()).await?;
+        let (handle, view) = (running.handle.clone(), running.replica.view.clone());
+        let (options, stop) = (&shared.options, &shared.stop);
+        node.workers.get_mut().tasks.extend([
+            tokio::spawn(vigilance::compare_digests(handle, options.digest_interval, stop.clone())),
+            tokio::spawn(vigilance::scrub(view, options.scrub_interval, drive, blocking, stop.clone())),
+        ]);
         node.shards.insert(id, running);
     }
     Ok(node)

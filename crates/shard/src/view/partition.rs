@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use weir_log::partition::{self, ReadOptions};
+use weir_log::disk::DiskError;
+use weir_log::partition::{self, ReadOptions, ScrubReport, SegmentEntry, scrub_segments};
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId, TimestampMs};
@@ -257,6 +258,15 @@ impl PartitionView {
     /// last record; -1 if that is not known.
     pub fn epoch_at(&self, offset: Offset) -> i32 {
         self.now.lock().epochs.at(offset)
+    }
+
+    /// Reads every batch in the segment files and checks it, as [`scrub_segments`] does. Blocks for as
+    /// long as the disk takes.
+    pub fn scrub(&self, done: &mut dyn FnMut(&SegmentEntry) -> bool) -> Result<ScrubReport, DiskError> {
+        match self.files.reader() {
+            Some(reader) => scrub_segments(reader, done),
+            None => Ok(ScrubReport::default()),
+        }
     }
 
     /// Tells `observer` about every append from here on, and once if the partition is closed. An append
