@@ -19,6 +19,7 @@ mod dirty;
 mod handles;
 mod head;
 mod index;
+mod inspect;
 mod names;
 mod open;
 mod reader;
@@ -46,6 +47,7 @@ use crate::disk::{DiskError, File, OpenMode};
 
 pub use dirty::DirtyFiles;
 pub use handles::HandleCache;
+pub use inspect::{BatchFound, SegmentCheck, inspect_partition, is_partition_dir};
 pub use reader::{PartitionReader, PinnedSegments};
 pub use rewrite::{RewrittenSegment, SegmentRewrite};
 pub use scrub::{ScrubReport, scrub_segments};
