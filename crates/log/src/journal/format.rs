@@ -15,6 +15,9 @@ pub(super) const RECORD_HEADER_BYTES: usize = 20;
 /// Longest group that any version writes; what claims more is no group.
 pub(super) const GROUP_BYTES_LIMIT: usize = 64 << 20;
 
+/// No journal gets that far, so that arithmetic on positions never overflows.
+const POSITION_LIMIT: u64 = i64::MAX as u64;
+
 /// The shard number under which the journal keeps records of its own.
 pub(super) const JOURNAL_SHARD: ShardId = ShardId(u32::MAX);
 
@@ -91,6 +94,7 @@ impl GroupHeader {
             && header.first <= header.durable
             && header.durable <= header.position
             && header.position.is_multiple_of(ALIGNMENT)
+            && header.position <= POSITION_LIMIT
             && header.length as usize <= GROUP_BYTES_LIMIT
             && body / RECORD_HEADER_BYTES >= header.record_count as usize;
         plausible.then_some(header)

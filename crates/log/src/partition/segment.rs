@@ -198,7 +198,10 @@ impl Segment {
             return Ok(Some(chunk));
         }
         let found = self.seek(handles, &*file, offset, options.cached_only)?;
-        let Some((position, _)) = found else { return Ok(None) };
+        let Some((position, _)) = found else {
+            let why = format!("the batches end before offset {}", entry.last_offset);
+            return Err(self.corrupt(entry.bytes, why));
+        };
         match self.read_from(&*file, entry.bytes, position, offset, options)? {
             Some(chunk) => Ok(Some(chunk)),
             None => Err(self.corrupt(position, "the batch there changed while it was read")),
@@ -309,6 +312,7 @@ impl Segment {
         loop {
             let (position, head) = match walk.next() {
                 Ok(Some(found)) => found,
+                Ok(None) if start.in_doubt && expected.is_some() => return Ok(Err(InDoubt)),
                 Ok(None) => return Ok(Ok(None)),
                 Err(ReadError::Corrupt(_)) if start.in_doubt && expected.is_some() => {
                     return Ok(Err(InDoubt));
