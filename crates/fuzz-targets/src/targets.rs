@@ -25,8 +25,11 @@ macro_rules! targets {
 targets! {
     decompress,
     entry,
+    journal,
     kafka_consumer_protocol,
     kafka_request,
     kafka_response,
+    partition_index,
+    partition_segment,
     shard_checkpoint,
 }
