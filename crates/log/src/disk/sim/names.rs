@@ -48,9 +48,13 @@ impl Names {
             .map(|(path, node)| (path.as_path(), *node))
     }
 
-    /// Every file that a name stands for, seen or stored.
+    /// Every file that a name stands for, seen or stored, or may stand for after a power loss.
     pub(super) fn files(&self) -> impl Iterator<Item = u64> {
-        self.seen.values().chain(self.stored.values()).filter_map(|node| match node {
+        let pending = self.pending.iter().filter_map(|change| match change {
+            Change::Link(_, node) | Change::Rename { node, .. } => Some(node),
+            Change::Unlink(_) => None,
+        });
+        self.seen.values().chain(self.stored.values()).chain(pending).filter_map(|node| match node {
             Node::File(id) => Some(*id),
             Node::Directory => None,
         })
