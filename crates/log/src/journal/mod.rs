@@ -412,7 +412,9 @@ impl Journal {
         } else {
             self.disk.remove_file(&path)?;
         }
-        self.disk.sync_dir(&self.dir)?;
-        Ok(())
+        // If this fails, nobody knows which name the file has, and what was written to it later could
+        // be gone with the name.
+        let synced = self.disk.sync_dir(&self.dir);
+        self.poison_on_error(synced)
     }
 }

@@ -215,6 +215,34 @@ fn a_failed_write_ends_it() {
 }
 
 #[test]
+fn a_file_whose_new_name_may_be_lost_is_not_written_to() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let (mut journal, ..) = open(&disk);
+        let mut last = Position(0);
+        while journal.files().len() < 2 {
+            last = append(&mut journal, 1, &[1; 3000]).unwrap();
+        }
+        journal.sync().unwrap();
+        // The sync of the group that says that the file is not needed is good, that of its name not.
+        disk.fail(Fault { operation: Operation::Sync, after: 1, kind: FaultKind::Io });
+        journal.release_below(last).unwrap_err();
+        let mut synced = Vec::new();
+        while synced.len() < 10
+            && let Ok(position) = append(&mut journal, 1, &[2; 3000])
+            && journal.sync().is_ok()
+        {
+            synced.push(position);
+        }
+        drop(journal);
+        disk.crash();
+        let (_, recovered, _) = open(&disk);
+        let there: Vec<Position> = recovered.iter().map(|record| record.position).collect();
+        assert!(synced.iter().all(|position| there.contains(position)), "seed {seed}");
+    }
+}
+
+#[test]
 fn spares_are_made_ahead_and_used() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk);
