@@ -57,22 +57,26 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
-        if path.is_dir() {
-            return Ok(());
-        }
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             self.create_dir_all(parent)?;
+        }
+        let parent = match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => return Ok(()),
+        };
+        if path.is_dir() {
+            // A process that died may have made it without making it durable. Above what Weir has
+            // made there may be directories that it cannot sync, and need not.
+            let _ = self.sync_dir(parent);
+            return Ok(());
         }
         match fs::create_dir(path) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(error) => return Err(DiskError::from_io("create directory", path, &error)),
         }
-        match path.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => self.sync_dir(Path::new(".")),
-            Some(parent) => self.sync_dir(parent),
-            None => Ok(()),
-        }
+        self.sync_dir(parent)
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {

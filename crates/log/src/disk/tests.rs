@@ -160,6 +160,28 @@ fn names_are_lost_until_their_directory_is_synced() {
 }
 
 #[test]
+fn a_directory_that_was_made_halfway_is_durable_when_it_is_made_again() {
+    let dir = Path::new("/d/a/b");
+    for seed in 0..20 {
+        for operation in 0.. {
+            let disk = SimDisk::new(seed);
+            disk.create_dir_all(Path::new("/d")).unwrap();
+            disk.crash_at(disk.operations() + operation);
+            let made = disk.create_dir_all(dir).is_ok();
+            disk.kill_process();
+            disk.create_dir_all(dir).unwrap();
+            put(&disk, &dir.join("file"), b"x").sync_data().unwrap();
+            disk.sync_dir(dir).unwrap();
+            disk.crash();
+            assert_eq!(content(&disk, &dir.join("file")), b"x");
+            if made {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_failed_sync_leaves_the_cache_clean_and_the_device_behind() {
     let disk = prepared(3);
     let file = put(&disk, &path(), &[2; 8192]);

@@ -337,11 +337,16 @@ impl Disk for SimDisk {
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        if state.names.is_dir(path) {
-            return if state.down { Err(Failure::Down.at("create directory", path)) } else { Ok(()) };
+        let directories: Vec<&Path> = path.ancestors().filter(|d| !d.as_os_str().is_empty()).collect();
+        for directory in directories.into_iter().rev() {
+            let Some(parent) = directory.parent() else { continue };
+            if !state.names.is_dir(directory) {
+                state.begin(Operation::Name).map_err(|failure| failure.at("create directory", path))?;
+                state.names.link(directory, Node::Directory);
+            }
+            state.begin(Operation::Sync).map_err(|failure| failure.at("create directory", path))?;
+            state.names.sync(parent);
         }
-        state.begin(Operation::Name).map_err(|failure| failure.at("create directory", path))?;
-        state.names.make_dirs(path);
         Ok(())
     }
 

@@ -60,14 +60,6 @@ impl Names {
         })
     }
 
-    /// Makes a directory and its parents, durable at once.
-    pub(super) fn make_dirs(&mut self, path: &Path) {
-        for directory in path.ancestors().filter(|d| d.parent().is_some() && !d.as_os_str().is_empty()) {
-            self.seen.insert(directory.to_owned(), Node::Directory);
-            self.stored.insert(directory.to_owned(), Node::Directory);
-        }
-    }
-
     pub(super) fn link(&mut self, path: &Path, node: Node) {
         self.seen.insert(path.to_owned(), node);
         self.pending.push(Change::Link(path.to_owned(), node));
@@ -120,18 +112,15 @@ impl Names {
                 apply(&mut self.stored, change);
             }
         }
-        let directories: Vec<PathBuf> = self
-            .stored
-            .iter()
-            .filter(|(_, node)| **node == Node::Directory)
-            .map(|(p, _)| p.clone())
-            .collect();
-        self.stored.retain(|path, _| match path.parent() {
-            Some(parent) if parent.parent().is_some() && !parent.as_os_str().is_empty() => {
-                directories.iter().any(|directory| directory == parent)
+        // What lies in a directory that was lost is lost. Directories come before what is in them.
+        let mut reached: BTreeMap<PathBuf, Node> = BTreeMap::new();
+        for (path, node) in std::mem::take(&mut self.stored) {
+            let root = |parent: &Path| parent.parent().is_none() || parent.as_os_str().is_empty();
+            if path.parent().is_none_or(|p| root(p) || reached.get(p) == Some(&Node::Directory)) {
+                reached.insert(path, node);
             }
-            _ => true,
-        });
+        }
+        self.stored = reached;
         self.seen = self.stored.clone();
     }
 }
