@@ -26,6 +26,10 @@ impl Checkpoints {
     ) -> Result<(Checkpoints, Machine, Bytes), ShardError> {
         let dir = checkpoint_dir(shard_dir);
         disk.create_dir_all(&dir)?;
+        // The process that renamed the manifest may have died before that was durable. What follows
+        // from it must not be: files that only the one before it names would be gone, and the journal
+        // released, when the power goes and brings that one back.
+        disk.sync_dir(&dir)?;
         let checkpoints = Checkpoints { disk, dir, shard, durable: Mutex::default() };
         match checkpoints.read_manifest()? {
             Some(manifest) => checkpoints.load(manifest),

@@ -116,6 +116,36 @@ fn process_killed_at_every_change_of_the_disk() {
     (4..6).for_each(|seed| check(seed, End::Kill));
 }
 
+/// The process dies; the next one only opens the shard, and then the power goes: what it found in the
+/// page cache may not have been durable, and what it did about it may survive all the same.
+#[test]
+fn power_lost_behind_an_opening() {
+    for seed in 8..11 {
+        let story = story(seed);
+        let total = {
+            let disk = SimDisk::new(seed);
+            live(&disk, &story);
+            disk.operations()
+        };
+        for at in 0..total {
+            let disk = SimDisk::new(seed ^ at << 32);
+            disk.crash_at(at);
+            let (durable, _) = live(&disk, &story);
+            disk.kill_process();
+            let seen = open(&disk).unwrap().2.applied_index;
+            disk.crash();
+            let (mut shard, _, recovered) =
+                open(&disk).unwrap_or_else(|error| panic!("seed {seed} at {at}: {error}"));
+            let index = recovered.applied_index;
+            assert!(index >= durable, "seed {seed} at {at}");
+            // The caller lets go of the journal up to what it is told.
+            assert!(index >= seen, "seed {seed} at {at}: entries {index} to {seen} are in neither");
+            replay(&mut shard, &story.journal, index);
+            check_reads(&shard, &story.expected);
+        }
+    }
+}
+
 #[test]
 fn crashes_on_top_of_each_other() {
     let story = story(7);
