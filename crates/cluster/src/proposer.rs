@@ -11,7 +11,7 @@ use std::time::Duration;
 use openraft::errors::ClientWriteError;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use weir_model::command::{Command, Outcome};
-use weir_model::entry::{ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, Entry};
+use weir_model::entry::{ENTRY_COMMANDS_MAX, Entry};
 use weir_model::{NodeId, TimestampMs};
 
 use crate::admission::{Admission, Gate};
@@ -60,6 +60,8 @@ pub(crate) struct Proposer {
     pub leadership: watch::Receiver<Leadership>,
     pub leading: Arc<watch::Sender<Leadership>>,
     pub in_flight: Arc<Semaphore>,
+    /// Bytes that are gathered into one entry.
+    pub entry_bytes_max: usize,
     pub last_time: TimestampMs,
     /// Taken from the line, but for the next entry.
     pub held: Option<Submitted>,
@@ -83,7 +85,7 @@ impl Proposer {
                         return self.refuse_all(ProposeError::ShuttingDown).await;
                     }
                 }
-                gathered = gather(&mut self.submitted, &mut self.held, &self.in_flight) => {
+                gathered = gather(&mut self.submitted, &mut self.held, &self.in_flight, self.entry_bytes_max) => {
                     let Some((commands, permit)) = gathered else { return };
                     match led.filter(|term| now.is_leader && *term == now.term) {
                         Some(term) => self.propose(term, commands, permit).await,
@@ -191,6 +193,7 @@ async fn gather(
     submitted: &mut mpsc::Receiver<Submitted>,
     held: &mut Option<Submitted>,
     in_flight: &Arc<Semaphore>,
+    entry_bytes_max: usize,
 ) -> Option<(Vec<Submitted>, tokio::sync::OwnedSemaphorePermit)> {
     if held.is_none() {
         *held = Some(submitted.recv().await?);
@@ -200,7 +203,7 @@ async fn gather(
     let mut commands = Vec::new();
     while let Some(next) = held.take().or_else(|| submitted.try_recv().ok()) {
         let size = next.command.approximate_bytes();
-        if !commands.is_empty() && (bytes + size > ENTRY_BYTES_MAX || commands.len() == ENTRY_COMMANDS_MAX) {
+        if !commands.is_empty() && (bytes + size > entry_bytes_max || commands.len() == ENTRY_COMMANDS_MAX) {
             *held = Some(next);
             break;
         }

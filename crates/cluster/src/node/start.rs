@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 use weir_log::disk::Disk;
 use weir_log::journal::{Journal, JournalReader};
+use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::{NodeId, ShardId};
 use weir_shard::{Recovered, SegmentWriter, Shard};
 
@@ -338,6 +339,7 @@ async fn start_shard(
         leadership: leadership.subscribe(),
         leading: leadership,
         in_flight: Arc::clone(&in_flight),
+        entry_bytes_max: ENTRY_BYTES_MAX.min(replica.command_bytes_max),
         last_time: view.entry_time(),
         held: None,
     };

@@ -1,5 +1,6 @@
 //! Whole nodes over simulated disks, in one thread and by a clock that only moves when all wait.
 
 mod alone;
+mod limits;
 mod support;
 mod three;
