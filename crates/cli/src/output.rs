@@ -106,6 +106,7 @@ pub fn print_text(text: &str) -> Result<(), Failure> {
 pub fn cell(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => "-".to_owned(),
+        serde_json::Value::String(text) if text.is_empty() => "-".to_owned(),
         serde_json::Value::String(text) => text.clone(),
         value => value.to_string(),
     }

@@ -1,4 +1,7 @@
 //! The real binary, run as a person or a script runs it: in directories of its own, on free ports.
 
 mod config;
+mod docs;
+mod serve;
 mod support;
+mod verbs;

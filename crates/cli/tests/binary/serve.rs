@@ -1,0 +1,169 @@
+//! `weir serve`: what it says when it is ready, how it stops, and what it refuses to start with.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+use crate::support::{Said, Server, said, said_with_input, weir};
+
+/// A server that must refuse to start: what it says and its status.
+#[track_caller]
+fn refused(dir: &Path, flags: &[&str]) -> (String, Option<i32>) {
+    let args = ["serve", "--data-dir", "data", "--listen", "kafka=127.0.0.1:0", "--log-level", "error"];
+    let args: Vec<&str> = args.iter().chain(flags).copied().collect();
+    let Said { out, err, status } = said(&mut weir(dir, &args));
+    assert_eq!(out, "");
+    assert_eq!(err.lines().count(), 1, "one sentence: {err}");
+    (err.trim_end().to_owned(), status)
+}
+
+#[test]
+fn says_where_it_listens_once_it_does_and_stops_with_0() {
+    let dir = tempfile::tempdir().unwrap();
+    for signal in ["TERM", "INT"] {
+        let server = Server::start(dir.path());
+        for address in [server.kafka.as_str(), server.http.trim_start_matches("http://")] {
+            TcpStream::connect(address).expect("everything listens before it is announced");
+        }
+        let ended = server.end(signal);
+        assert_eq!(ended.status, Some(0), "{}", ended.err);
+    }
+}
+
+#[test]
+fn opens_only_the_listeners_that_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = said(&mut weir(dir.path(), &["config", "show", "--listen", "http=127.0.0.1:0"])).ok();
+    assert!(log.lines().any(|line| line.starts_with("listen ") && line.contains("http=127.0.0.1:0")));
+    assert!(!log.contains("kafka=127"));
+}
+
+#[test]
+fn a_data_directory_in_use_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path());
+    let (sentence, status) = refused(dir.path(), &[]);
+    let pid = server.pid();
+    assert_eq!(
+        sentence,
+        format!(
+            "weir: the data directory data is in use by process {pid}; stop that process or choose another directory"
+        )
+    );
+    assert_eq!(status, Some(64));
+}
+
+#[test]
+fn a_data_directory_of_another_format_node_or_layout_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(Server::start(dir.path()).end("TERM").status, Some(0));
+    assert_eq!(
+        refused(dir.path(), &["--node-id", "2"]),
+        (
+            "weir: the data directory data was made with node-id 1, not 2; remove node-id from the configuration, or \
+             choose another --data-dir"
+                .to_owned(),
+            Some(64)
+        )
+    );
+    assert_eq!(refused(dir.path(), &["--shards", "3"]).1, Some(64));
+
+    let file = dir.path().join("data/node.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("format-version = 1", "format-version = 2")).unwrap();
+    assert_eq!(
+        refused(dir.path(), &[]),
+        (
+            "weir: the data directory data has format version 2, this binary reads version 1; use a newer version of \
+             weir, or another directory"
+                .to_owned(),
+            Some(64)
+        )
+    );
+    fs::write(&file, "format-version = ").unwrap();
+    let (sentence, status) = refused(dir.path(), &[]);
+    assert!(sentence.starts_with("weir: data/node.toml cannot be read: "), "{sentence}");
+    assert_eq!(status, Some(65));
+}
+
+#[test]
+fn a_directory_with_something_else_in_it_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("data")).unwrap();
+    fs::write(dir.path().join("data/thesis.txt"), "years of work").unwrap();
+    assert_eq!(
+        refused(dir.path(), &[]),
+        (
+            "weir: data has no node.toml but is not empty (there is thesis.txt); choose another --data-dir, or restore \
+             node.toml"
+                .to_owned(),
+            Some(64)
+        )
+    );
+    assert_eq!(fs::read_to_string(dir.path().join("data/thesis.txt")).unwrap(), "years of work");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("http={}", taken.local_addr().unwrap());
+    let (sentence, status) = refused(dir.path(), &["--listen", &listen]);
+    assert_eq!(
+        sentence,
+        format!(
+            "weir: cannot listen on {listen}: Address already in use (os error 98); choose another address with --listen"
+        )
+    );
+    assert_eq!(status, Some(64));
+}
+
+#[test]
+fn what_later_versions_serve_is_refused_with_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    for (flags, sentence) in [
+        (
+            ["--listen", "amqp=127.0.0.1:0"],
+            "weir: listen 'amqp=127.0.0.1:0': the protocol amqp is not served by this version; kafka and http are",
+        ),
+        (
+            ["--join", "127.0.0.1:9348"],
+            "weir: join (flag --join) is not served by this version, which runs as a single node; remove it",
+        ),
+    ] {
+        assert_eq!(refused(dir.path(), &flags), (sentence.to_owned(), Some(64)));
+    }
+    assert!(!dir.path().join("data").exists(), "nothing is made before the configuration is accepted");
+}
+
+#[test]
+fn records_and_positions_survive_a_stop_and_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    let mut written = Vec::new();
+    for (round, signal) in ["TERM", "KILL", "KILL", "TERM"].into_iter().enumerate() {
+        let server = Server::start(path);
+        let line = format!("round {round}");
+        let sent = said_with_input(&mut server.weir(path, &["produce", "t"]), &format!("{line}\n"));
+        assert_eq!(sent.ok(), "1 record(s) to t\n");
+        written.push(line);
+        let all = said(&mut server.weir(path, &["consume", "t", "--until-end"])).ok();
+        assert_eq!(all.lines().collect::<Vec<_>>(), written);
+        let news = said(&mut server.weir(path, &["consume", "t", "--group", "g", "--count", "1"])).ok();
+        assert_eq!(news, format!("round {round}\n"), "the group goes on where it was");
+        server.end(signal);
+    }
+    let checked = said(&mut weir(path, &["log", "verify", "data"])).ok();
+    assert!(checked.contains(".log") && !checked.contains("DAMAGED"), "{checked}");
+}
+
+#[test]
+fn a_log_in_json_is_one_object_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = Server::start_with(dir.path(), &["--log-format", "json"]).end("TERM");
+    assert!(!ended.err.is_empty());
+    for line in ended.err.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
+    }
+}
