@@ -23,7 +23,7 @@ use crate::serve;
 /// A message broker in one binary: Kafka clients connect unchanged, and an acknowledged record is on
 /// stable storage.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, about, disable_help_subcommand = true)]
+#[command(name = "weir", version, disable_help_subcommand = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
