@@ -212,6 +212,28 @@ async fn offsets_are_found_by_time_to_the_record_in_every_codec() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_on_the_disk_only_is_read_all_the_same() {
+    let mut world = World::started(13).await;
+    world.create_with("t", 1, &[("segment.bytes", "5000")]).await;
+    let values: Vec<String> = (0..100).map(|number| format!("{number}-{}", "x".repeat(300))).collect();
+    for value in &values {
+        world.publish_values("t", 0, &[value]).await;
+    }
+    for restarted in [false, true] {
+        if restarted {
+            world.restart().await;
+        }
+        // Nothing is in the page cache: every read goes to the disk, on a thread where that may wait.
+        world.disk.set_cached(false);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.values("t", 0).await, values);
+        let found = world.partition("t", 0).list_offset(OffsetQuery::At(EPOCH)).await.unwrap().unwrap();
+        assert_eq!(found.offset, 0);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn reading_outside_of_the_log_is_out_of_range_and_at_its_end_is_nothing() {
     let mut world = World::started(9).await;
     world.create("t", 1).await;
@@ -356,7 +378,7 @@ async fn what_was_acknowledged_survives_a_loss_of_power_and_keeps_its_offset() {
             let partitions = [world.partition("t", 0), world.partition("t", 1)];
             let mut on_their_way = Vec::new();
             for number in 0..30 {
-                let value = format!("{round}.{number}");
+                let value = format!("{round}.{number}.{}", "x".repeat(3_000));
                 let publishing = world
                     .broker()
                     .publish(&partitions[number % 2], values_batch(&[&value]), Acks::All)

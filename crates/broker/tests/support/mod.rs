@@ -68,6 +68,8 @@ impl World {
     pub async fn try_start(&mut self) -> Result<(), String> {
         let mut options = NodeOptions::new(NodeId(1), "/data", OnFatal::new(|_| {}));
         options.data_shards = self.data_shards;
+        // Small enough for checkpoints to come by themselves in longer tests.
+        options.checkpoint_bytes = 64 << 10;
         options.journal.file_bytes = 1 << 20;
         options.journal.group_bytes_max = 256 << 10;
         options.disk_reserve_bytes = 0;
@@ -99,12 +101,14 @@ impl World {
         self.node.as_ref().expect("the node is running")
     }
 
-    /// The broker stops in order, and then the process is gone. The page cache stays.
+    /// Stops in order.
     pub async fn stop(&mut self) {
         if let Some(broker) = self.broker.take() {
             broker.shutdown().await;
         }
-        self.end().await;
+        if let Some(node) = self.node.take() {
+            node.shutdown().await;
+        }
         self.disk.kill_process();
     }
 
