@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_kafka_wire::{KafkaStr, Message, RequestHeader, RequestMessage};
+use weir_kafka_wire::{KafkaStr, Message, Reader, RequestHeader, RequestMessage};
 
 use crate::apis::{self, Api};
 use crate::budget::Held;
@@ -133,6 +133,15 @@ impl Call {
     }
 }
 
+/// Reads a request's body. One that cannot be read ends the connection.
+///
+/// Bytes behind the request are passed over, as Kafka does: librdkafka's request for the metadata of all
+/// topics has three too many from version 9 on.
+pub(crate) fn read<R: RequestMessage>(call: &Call, body: Bytes) -> Result<R, Begun> {
+    R::decode_from(call.version, &mut Reader::new(body))
+        .map_err(|error| close(format!("{} version {}: {error}", R::API, call.version)))
+}
+
 /// Runs a handler for a request of one message type.
 pub(crate) fn run<R, F, Fut>(call: Call, body: Bytes, handler: F) -> Begun
 where
@@ -140,9 +149,9 @@ where
     F: FnOnce(Call, R) -> Fut,
     Fut: Future<Output = R::Response> + Send + 'static,
 {
-    let request = match R::decode(call.version, body) {
+    let request = match read::<R>(&call, body) {
         Ok(request) => request,
-        Err(error) => return close(format!("{} version {}: {error}", R::API, call.version)),
+        Err(closing) => return closing,
     };
     let response = handler(call.clone(), request);
     Begun::Running(Box::pin(async move { call.answer(&response.await) }))

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use weir_broker::{FetchWait, PartitionRef, Topic};
 use weir_kafka_wire::messages::fetch::{EpochEndOffset, PartitionData};
-use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Message, Records};
+use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Records};
 use weir_model::TopicId;
 
 use crate::budget::Held;
 use crate::errors::Failure;
 use crate::fetch_sessions::{FetchContext, TopicRef, Wanted};
 use crate::pipeline::{Answer, Begun};
-use crate::session::Call;
+use crate::session::{Call, read};
 use crate::zstd_batches::has_zstd_batch;
 
 /// First version whose clients know zstd.
@@ -43,9 +43,9 @@ struct Pass {
 }
 
 pub(crate) fn begin(call: Call, body: Bytes) -> Begun {
-    match FetchRequest::decode(call.version, body) {
+    match read::<FetchRequest>(&call, body) {
         Ok(request) => Begun::Running(Box::pin(answer(call, request))),
-        Err(error) => Begun::Done(Answer::Close(format!("Fetch version {}: {error}", call.version))),
+        Err(closing) => closing,
     }
 }
 

@@ -14,14 +14,14 @@ use weir_kafka_wire::messages::produce::{
     PartitionProduceData, PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
 };
 use weir_kafka_wire::{
-    ErrorCode, KafkaStr, Message, ProduceRequest, ProduceResponse, Reader, Uuid, Version, Wire, Writer,
+    ErrorCode, KafkaStr, ProduceRequest, ProduceResponse, Reader, Uuid, Version, Wire, Writer,
 };
 use weir_model::TopicId;
 use weir_model::batch::{BatchHeader, Compression};
 
 use crate::errors::Failure;
 use crate::pipeline::{Answer, Begun};
-use crate::session::Call;
+use crate::session::{Call, read};
 
 /// First version that names topics by id.
 const TOPIC_IDS_FROM_VERSION: i16 = 13;
@@ -46,9 +46,9 @@ struct TopicParts {
 }
 
 pub(crate) fn begin(call: Call, body: Bytes) -> Begun {
-    match ProduceRequest::decode(call.version, body) {
+    match read::<ProduceRequest>(&call, body) {
         Ok(request) => Begun::Entering(Box::pin(enter(call, request))),
-        Err(error) => Begun::Done(Answer::Close(format!("Produce version {}: {error}", call.version))),
+        Err(closing) => closing,
     }
 }
 

@@ -89,6 +89,22 @@ async fn trap_produce_0_to_2_is_refused_in_its_own_layout() {
     assert!(is_alive(&mut client).await);
 }
 
+/// librdkafka's request for the metadata of all topics has three bytes too many from version 9 on: it
+/// leaves four zeroes where one is the empty list.
+#[tokio::test]
+async fn trap_bytes_behind_a_request_are_passed_over() {
+    let served = serve().await;
+    let mut client = served.connect().await;
+    client.create_topic("t", 1, &[]).await;
+    for version in 9..=13 {
+        // client id "c", no tags; topics, creation, operations (two until version 10), tags
+        client.send_raw(&frame(3, version, 4, &[0, 1, b'c', 0, 0, 0, 0, 0, 0, 0, 0, 0])).await;
+        let answer = client.receive_frame().await.expect("the connection stays open");
+        let (_, response) = MetadataRequest::decode_response(version, answer).unwrap();
+        assert_eq!(response.topics.len(), 1, "all topics, in version {version}");
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_read_closes_its_own_connection_and_no_other() {
     let served = serve().await;
