@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass
 
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
-FETCH_KEY, FETCH_VERSION = 1, 4
+# Version 10 is the first that may be answered with zstd; 11 is the last before flexible fields and topic ids.
+FETCH_KEY, FETCH_VERSION = 1, 11
 BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 FRAME_BYTES_MAX = 128 * 1024 * 1024
 
@@ -56,15 +57,21 @@ def batches(bootstrap: str, topic: str, partition: int) -> list[Batch]:
     name = topic.encode()
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         while True:
-            body = struct.pack(">iiiib", -1, 0, 1, 50 << 20, 0)
+            # No session (id 0, epoch -1), no leader epoch, no start offset of a follower, no rack.
+            body = struct.pack(">iiiibii", -1, 0, 1, 50 << 20, 0, 0, -1)
             body += struct.pack(">ih", 1, len(name)) + name
-            body += struct.pack(">iiqi", 1, partition, offset, 50 << 20)
+            body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, 50 << 20)
+            body += struct.pack(">ih", 0, 0)
             answer = call(connection, FETCH_KEY, FETCH_VERSION, body)
-            at = 4 + 4 + 2 + len(name) + 4
-            _, error, high_watermark, _, aborted = struct.unpack_from(">ihqqi", answer, at)
+            (whole,) = struct.unpack_from(">h", answer, 4)
+            if whole:
+                raise ValueError(f"Fetch answered error {whole}")
+            at = 4 + 2 + 4 + 4 + 2 + len(name) + 4
+            _, error, high_watermark, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
             if error:
                 raise ValueError(f"Fetch of {topic}-{partition} at {offset} answered error {error}")
-            at += 26 + 16 * max(aborted, 0)
+            # The preferred replica lies between the aborted transactions and the records.
+            at += 34 + 16 * max(aborted, 0) + 4
             (size,) = struct.unpack_from(">i", answer, at)
             records = answer[at + 4 : at + 4 + max(size, 0)]
             while len(records) >= BATCH_HEADER.size:
