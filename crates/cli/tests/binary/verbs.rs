@@ -141,7 +141,11 @@ fn stored_files_are_listed_dumped_and_verified() {
     std::fs::write(&file, bytes).unwrap();
     let damaged = said(&mut weir(path, &["log", "verify", "data"]));
     assert_eq!(damaged.status, Some(65));
-    assert!(damaged.out.contains("DAMAGED (1): at byte ") && damaged.out.contains(": the batch's CRC-32C is "), "{}", damaged.out);
+    assert!(
+        damaged.out.contains("DAMAGED (1): at byte ") && damaged.out.contains(": the batch's CRC-32C is "),
+        "{}",
+        damaged.out
+    );
 }
 
 #[test]
