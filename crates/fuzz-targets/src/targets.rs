@@ -23,6 +23,7 @@ macro_rules! targets {
 }
 
 targets! {
+    configuration,
     decompress,
     entry,
     journal,
