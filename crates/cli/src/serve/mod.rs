@@ -17,6 +17,7 @@ use std::sync::Arc;
 use weir_broker::Broker;
 use weir_cluster::{Drive, NoTransport, Node, NodeOptions, OnFatal, StartError};
 use weir_log::disk::RealDisk;
+use weir_log::journal::JournalError;
 
 use crate::args::ConfigFlags;
 use crate::config::{Config, Settings};
@@ -118,7 +119,21 @@ fn cannot_start(error: &StartError, data_dir: &DataDir) -> Failure {
     match error {
         StartError::Options(why) => Failure::Usage(why.clone()),
         StartError::Disk(error) => Failure::Io(format!("the data directory {directory}: {error}")),
-        error => Failure::Corrupt(format!("the data directory {directory}: {error}")),
+        StartError::Journal(JournalError::Disk(error)) => {
+            Failure::Io(format!("the data directory {directory}: {error}"))
+        }
+        StartError::Journal(error @ JournalError::Corrupt { lost, .. }) => {
+            let from = lost.iter().map(|range| range.from).min().unwrap_or_default();
+            Failure::Corrupt(format!(
+                "{error}; restore the directory from a copy, or accept the loss with --journal-accept-loss-from {from}"
+            ))
+        }
+        StartError::Journal(error @ JournalError::NewerFormat { .. }) => {
+            Failure::Usage(format!("{error}; use a newer version of weir"))
+        }
+        error => Failure::Corrupt(format!(
+            "the data directory {directory}: {error}; nothing was changed: restore the directory from a copy"
+        )),
     }
 }
 

@@ -39,7 +39,6 @@ pub fn at_once(reason: &str) {
     let failure = Failure::Io(format!(
         "the node cannot go on: {reason}; check the disk, then start it again: it reads back what is really there"
     ));
-    tracing::error!("{failure}");
     // If standard error is gone there is nobody left to tell; the status still does.
     let _ = writeln!(std::io::stderr(), "weir: {failure}");
     std::process::exit(failure.status().into());

@@ -167,3 +167,61 @@ fn a_log_in_json_is_one_object_a_line() {
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
     }
 }
+
+/// Writes three records, ends the server, and damages the first of them in the journal.
+fn damaged_journal(path: &Path, signal: &str) {
+    let server = Server::start(path);
+    for line in ["marked for damage", "one", "two"] {
+        said_with_input(&mut server.weir(path, &["produce", "t"]), &format!("{line}\n")).ok();
+    }
+    server.end(signal);
+    let marked = fs::read_dir(path.join("data/journal")).unwrap().find_map(|entry| {
+        let file = entry.unwrap().path();
+        let bytes = fs::read(&file).unwrap();
+        let at = bytes.windows(17).position(|window| window == b"marked for damage")?;
+        Some((file, bytes, at))
+    });
+    let (file, mut bytes, at) = marked.expect("the record is in the journal");
+    bytes[at] ^= 1;
+    fs::write(&file, bytes).unwrap();
+}
+
+/// The position that a refused start says to accept.
+fn position_to_accept(path: &Path) -> String {
+    let (sentence, status) = refused(path, &[]);
+    assert_eq!(status, Some(65), "{sentence}");
+    assert!(sentence.contains("journal is corrupt") || sentence.contains("is corrupt"), "{sentence}");
+    let position = sentence
+        .split("--journal-accept-loss-from ")
+        .nth(1)
+        .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    position.expect("the position to accept").to_owned()
+}
+
+#[test]
+fn a_damaged_journal_stops_the_start_and_says_what_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    damaged_journal(path, "KILL");
+    let checked = said(&mut weir(path, &["log", "verify", "data"]));
+    assert_eq!(checked.status, Some(65), "{}", checked.out);
+    let position = position_to_accept(path);
+    // What is lost stands nowhere else, so accepting it in the journal is not enough for the shard.
+    let (sentence, status) = refused(path, &["--journal-accept-loss-from", &position]);
+    assert_eq!(status, Some(65), "{sentence}");
+    assert!(sentence.contains("the journal lacks entries"), "{sentence}");
+}
+
+#[test]
+fn damage_to_what_a_checkpoint_has_can_be_accepted_and_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    damaged_journal(path, "TERM");
+    let position = position_to_accept(path);
+    let server = Server::start_with(path, &["--journal-accept-loss-from", &position]);
+    let all = said(&mut server.weir(path, &["consume", "t", "--until-end"])).ok();
+    assert_eq!(all, "marked for damage\none\ntwo\n");
+    assert_eq!(server.end("TERM").status, Some(0));
+    let server = Server::start(path);
+    assert_eq!(said(&mut server.weir(path, &["consume", "t", "--until-end"])).ok().lines().count(), 3);
+}
