@@ -343,8 +343,11 @@ impl Disk for SimDisk {
             if !state.names.is_dir(directory) {
                 state.begin(Operation::Name).map_err(|failure| failure.at("create directory", path))?;
                 state.names.link(directory, Node::Directory);
+                // The power can go before it is durable.
+                state.begin(Operation::Name).map_err(|failure| failure.at("create directory", path))?;
+            } else if state.down {
+                return Err(Failure::Down.at("create directory", path));
             }
-            state.begin(Operation::Sync).map_err(|failure| failure.at("create directory", path))?;
             state.names.sync(parent);
         }
         Ok(())
