@@ -19,11 +19,12 @@ pub fn start(options: &LogOptions) -> Result<(), Failure> {
     started.map_err(|error| Failure::Failed(format!("the log cannot be started: {error}")))
 }
 
-/// The consensus library reports every step of an election as information. Unless somebody asks for it by
-/// name, only its warnings are of use to an operator.
+/// The consensus library reports every step of an election, and warns of what is normal in one. Unless
+/// somebody asks for it by name, only its errors are of use to an operator; "off" stays off.
 fn with_quiet_libraries(filter: &str) -> String {
-    match filter.contains("openraft") {
+    let off = filter.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("off"));
+    match filter.contains("openraft") || off {
         true => filter.to_owned(),
-        false => format!("{filter},openraft=warn"),
+        false => format!("{filter},openraft=error"),
     }
 }
