@@ -91,6 +91,20 @@ pub enum StartError {
         /// Last index that is missing.
         to: u64,
     },
+    /// A shard has a checkpoint, but the journal knows nothing of it, although it keeps every vote.
+    #[error(
+        "the journal in {} has no vote of shard {shard}, whose checkpoint covers entry {applied}: it was removed, or is \
+         not the one that belongs here; put it back, or accept the loss of what was in it",
+        directory.display()
+    )]
+    MissingVote {
+        /// The journal's directory.
+        directory: PathBuf,
+        /// Which shard.
+        shard: ShardId,
+        /// The last entry of its checkpoint.
+        applied: u64,
+    },
     /// A shard does not open.
     #[error("shard {shard} does not open: {why}")]
     Shard {

@@ -201,6 +201,12 @@ fn open_shard(
     let checkpoint = checkpoint_of(&recovered).map_err(failed)?;
     let log = Arc::new(ShardLog::new(id, options.log_cache_bytes));
     let covered: Option<LogId> = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
+    if let Some(covered) = covered.filter(|_| !recovery.has_vote())
+        && options.journal.accept_loss_from.is_none()
+    {
+        let directory = options.data_dir.join("journal");
+        return Err(StartError::MissingVote { directory, shard: id, applied: covered.index });
+    }
     recovery.finish(&log, covered).map_err(|(from, to)| StartError::MissingEntries {
         shard: id,
         from,

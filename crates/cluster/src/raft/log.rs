@@ -235,6 +235,11 @@ pub(crate) struct LogRecovery {
 }
 
 impl LogRecovery {
+    /// Whether the journal holds a vote of the shard: it keeps one from before the first entry on.
+    pub(crate) fn has_vote(&self) -> bool {
+        self.vote.is_some()
+    }
+
     /// Takes the next record of the shard.
     pub(crate) fn take(&mut self, record: &RecoveredRecord) -> Result<(), String> {
         // What is kept is copied: a record shares the memory of its whole group.

@@ -1,10 +1,13 @@
 //! A cluster of one.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{NoTransport, Node};
+use weir_log::disk::Disk;
+use weir_log::journal::Position;
 use weir_model::command::{Command, Outcome};
 use weir_model::settings::PartitionSettings;
 
@@ -49,6 +52,35 @@ fn what_was_acknowledged_survives_a_power_loss() {
         let expected: Vec<String> = (0..100).map(|round| format!("value {round}")).collect();
         assert_eq!(values(shard), expected);
         node.shutdown().await;
+    });
+}
+
+#[test]
+fn a_journal_that_is_gone_is_not_taken_for_a_new_one() {
+    run(async {
+        let machine = Machine::alone(3);
+        let node = machine.start().await;
+        let shard = node.shard(SHARD).expect("the shard");
+        open_partition(shard).await;
+        put(shard, "in the checkpoint").await.expect("an append");
+        node.shutdown().await;
+        let node = machine.start().await;
+        put(node.shard(SHARD).expect("the shard"), "in the journal only").await.expect("an append");
+        machine.disk.crash();
+        node.abandon().await;
+
+        let dir = Path::new("/data/journal");
+        for file in machine.disk.list(dir).expect("the journal") {
+            machine.disk.remove_file(&dir.join(file.name)).expect("a file is removed");
+        }
+        let Err(refused) = machine.try_start(Arc::new(NoTransport)).await else { panic!("it started") };
+        assert!(refused.contains("has no vote of shard"), "{refused}");
+
+        let accepting = machine.clone().tuned(|o| o.journal.accept_loss_from = Some(Position(0)));
+        let node = accepting.start().await;
+        assert_eq!(values(node.shard(SHARD).expect("the shard")), ["in the checkpoint"]);
+        node.shutdown().await;
+        machine.start().await.shutdown().await;
     });
 }
 
