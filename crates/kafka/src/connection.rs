@@ -13,6 +13,7 @@ use std::io;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use crate::budget::Held;
 use crate::frames::FrameBuffer;
 use crate::pipeline::{Answer, Begun, InFlightLimits, Lane, Pipeline};
+use crate::request_memory::{RequestMemory, Share};
 
 /// Bytes read at once while it is not known how large the next frame is. They lie on the stack and
 /// are copied once, which for so few is cheaper than memory that waits in every idle connection.
@@ -74,6 +76,7 @@ pub(crate) async fn serve<S, P>(
     stream: S,
     protocol: P,
     limits: ConnectionLimits,
+    memory: Arc<RequestMemory>,
     drain: CancellationToken,
 ) -> Closed
 where
@@ -87,6 +90,7 @@ where
         buffer: FrameBuffer::new(limits.frame_bytes_max),
         next: None,
         pipeline: Pipeline::new(limits.in_flight),
+        share: Share::new(memory),
         unsent: Unsent::default(),
         state: State::Open,
         condemned: false,
@@ -117,6 +121,8 @@ struct Connection<S, P> {
     /// A whole frame that may not begin yet.
     next: Option<(Lane, Bytes)>,
     pipeline: Pipeline,
+    /// What this connection's requests take of the memory for all.
+    share: Share,
     unsent: Unsent,
     state: State,
     /// A request has been refused in a way that ends the connection once its turn comes.
@@ -150,6 +156,11 @@ where
             }
             if let Some(closed) = self.ended() {
                 return Poll::Ready(closed);
+            }
+            if self.share.missed_its_turn(context) {
+                let why = "requests take more memory than queued.max.request.bytes allows, and this one \
+                           did not arrive in its time";
+                return Poll::Ready(Closed::Protocol(why.into()));
             }
             // A connection that waits for us is not idle, however long that takes.
             if !self.pipeline.is_empty() && self.unsent.is_empty() {
@@ -245,6 +256,11 @@ where
         }
         // A request that waits leaves room only to notice that the peer has gone.
         if (self.next.is_some() || self.buffer.has_frame()) && self.buffer.len() >= READ_AHEAD_BYTES {
+            return false;
+        }
+        let waiting = self.next.as_ref().map_or(0, |(_, frame)| frame.len());
+        self.share.set(self.buffer.len() + waiting + self.pipeline.bytes());
+        if self.share.poll_may_read(context, self.buffer.len()).is_pending() {
             return false;
         }
         let read = if self.buffer.is_empty() {

@@ -18,6 +18,7 @@ use crate::connection::{self, Closed, ConnectionLimits};
 use crate::fetch_sessions::FetchSessions;
 use crate::metrics::KafkaMetrics;
 use crate::pipeline::InFlightLimits;
+use crate::request_memory::RequestMemory;
 use crate::session::{Caller, Session};
 
 /// Pause after accepting failed, so that a shortage of file descriptors does not become a busy loop.
@@ -39,6 +40,9 @@ pub struct KafkaFrontOptions {
     pub in_flight_requests_max: usize,
     /// Bytes of requests of one connection under way at once; one larger request passes alone.
     pub in_flight_bytes_max: usize,
+    /// Bytes that the requests of all connections may take together, small ones aside
+    /// (`queued.max.request.bytes`, which Kafka does not bound by default).
+    pub request_memory_bytes_max: usize,
     /// Largest answer to a fetch in bytes, unless its first batch is larger (`fetch.max.bytes`).
     pub fetch_bytes_max: usize,
     /// Bytes that all answers to fetches may hold together while their readers take them. As it fills,
@@ -67,6 +71,7 @@ impl Default for KafkaFrontOptions {
             idle: Duration::from_secs(600),
             in_flight_requests_max: 64,
             in_flight_bytes_max: 16 << 20,
+            request_memory_bytes_max: 512 << 20,
             fetch_bytes_max: 55 << 20,
             fetch_memory_bytes_max: 512 << 20,
             fetch_sessions_max: 1_000,
@@ -85,6 +90,7 @@ pub(crate) struct Front {
     pub(crate) options: KafkaFrontOptions,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) fetch_budget: Arc<Budget>,
+    pub(crate) request_memory: Arc<RequestMemory>,
     pub(crate) metrics: KafkaMetrics,
     /// The APIs that are served, as clients are told.
     pub(crate) served: Vec<ApiVersion>,
@@ -117,6 +123,7 @@ impl KafkaFront {
                 options.seed,
             ),
             fetch_budget: Budget::new(options.fetch_memory_bytes_max),
+            request_memory: RequestMemory::new(options.request_memory_bytes_max),
             metrics,
             served: apis::TABLE.iter().map(|api| ApiVersion::from(api.key)).collect(),
             draining: CancellationToken::new(),
@@ -220,10 +227,11 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         idle: front.options.idle,
     };
     let draining = front.draining.clone();
+    let memory = front.request_memory.clone();
     front.metrics.front.connections.inc();
     let _open = CountedConnection(front.clone());
     let session = Session::new(front, Caller { local, peer });
-    match connection::serve(stream, session, limits, draining).await {
+    match connection::serve(stream, session, limits, memory, draining).await {
         Closed::Protocol(why) => tracing::warn!(%peer, "connection closed: {why}"),
         Closed::Idle => tracing::debug!(%peer, "connection closed: nothing moved on it"),
         Closed::ByPeer | Closed::Draining => {}

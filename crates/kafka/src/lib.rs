@@ -11,7 +11,7 @@
 //! * `apis`: a handler for every API that is served. What is not in its table is neither served nor
 //!   advertised.
 //! * `fetch_sessions`: what consumers need not repeat in every fetch.
-//! * `budget`: how much memory answers may take while slow readers take them.
+//! * `request_memory`, `budget`: how much memory requests, and answers that slow readers take, may have.
 //! * `errors`: the broker's errors in Kafka's codes.
 
 mod apis;
@@ -23,6 +23,7 @@ mod frames;
 mod front;
 mod metrics;
 mod pipeline;
+mod request_memory;
 mod session;
 mod zstd_batches;
 

@@ -175,6 +175,11 @@ impl Pipeline {
         slot.answer
     }
 
+    /// Bytes of the requests that are under way or whose answers wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether nothing is under way and no answer waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()

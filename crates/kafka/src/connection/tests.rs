@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Closed, ConnectionLimits, Protocol, serve};
 use crate::pipeline::{Answer, Begun, InFlightLimits, Lane};
+use crate::request_memory::RequestMemory;
 
 /// A request that is answered when the test releases it.
 type Held = (Bytes, oneshot::Sender<()>);
@@ -75,10 +76,14 @@ struct Peer {
 }
 
 fn connect_with(limits: ConnectionLimits, pipe_bytes: usize) -> Peer {
+    connect_sharing(RequestMemory::new(1 << 30), limits, pipe_bytes)
+}
+
+fn connect_sharing(memory: Arc<RequestMemory>, limits: ConnectionLimits, pipe_bytes: usize) -> Peer {
     let (stream, served) = tokio::io::duplex(pipe_bytes);
     let script = Script::default();
     let drain = CancellationToken::new();
-    let server = tokio::spawn(serve(served, script.clone(), limits, drain.clone()));
+    let server = tokio::spawn(serve(served, script.clone(), limits, memory, drain.clone()));
     Peer { stream, script, drain, server }
 }
 
@@ -262,4 +267,59 @@ async fn large_frames_keep_their_bytes_whatever_the_cuts() {
         assert_eq!(received, frame);
     }
     peer.stream = reader.unsplit(writing.await.unwrap());
+}
+
+/// A part of a frame that is larger than what a connection may always have.
+async fn begin_large(peer: &mut Peer, bytes: usize) -> Vec<u8> {
+    let frame: Vec<u8> = std::iter::once(b'e').chain((1..1_000_000u32).map(|i| i as u8)).collect();
+    peer.stream.write_all(&(frame.len() as i32).to_be_bytes()).await.unwrap();
+    peer.stream.write_all(&frame[..bytes]).await.unwrap();
+    frame[bytes..].to_vec()
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_requests_take_turns_when_together_they_are_too_many() {
+    let memory = RequestMemory::new(1_200_000);
+    let mut peers = Vec::new();
+    for _ in 0..3 {
+        let mut peer = connect_sharing(memory.clone(), LIMITS, 16 << 10);
+        let rest = begin_large(&mut peer, 450_000).await;
+        peers.push((peer, rest));
+    }
+    // Small requests pass meanwhile.
+    let mut small = connect_sharing(memory.clone(), LIMITS, 1 << 20);
+    small.send(b"e1").await;
+    assert_eq!(small.receive().await, "e1");
+    // All of them get finished, one after the other: a rest that nobody reads keeps its writer waiting.
+    let writing: Vec<_> = peers
+        .into_iter()
+        .map(|(mut peer, rest)| {
+            tokio::spawn(async move {
+                peer.stream.write_all(&rest).await.unwrap();
+                peer.receive().await.len()
+            })
+        })
+        .collect();
+    for written in writing {
+        assert_eq!(written.await.unwrap(), 1_000_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_comes_loses_its_turn_and_frees_the_others() {
+    let memory = RequestMemory::new(1_000_000);
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        let mut peer = connect_sharing(memory.clone(), LIMITS, 16 << 10);
+        begin_large(&mut peer, 400_000).await;
+        silent.push(peer);
+    }
+    let mut honest = connect_sharing(memory.clone(), LIMITS, 16 << 10);
+    let began = tokio::time::Instant::now();
+    let rest = begin_large(&mut honest, 1).await;
+    honest.stream.write_all(&rest).await.unwrap();
+    assert_eq!(honest.receive().await.len(), 1_000_000);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    let cut = silent.iter().filter(|peer| peer.server.is_finished()).count();
+    assert!(cut >= 1, "the silent ones paid for it");
 }
