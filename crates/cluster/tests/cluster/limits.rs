@@ -163,7 +163,7 @@ fn the_journal_is_used_over_and_over_while_one_shard_is_idle() {
         // 16 MB went through a journal of 4 MiB.
         let files = machine.disk.shared().list(Path::new("/data/journal")).expect("the journal's directory");
         let bytes: u64 = files.iter().map(|file| file.len).sum();
-        assert!(bytes <= (4 << 20) + (2 * 256 << 10), "the journal takes {bytes} bytes");
+        assert!(bytes <= (4 << 20) + ((2 * 256) << 10), "the journal takes {bytes} bytes");
         machine.disk.crash();
         node.abandon().await;
 
