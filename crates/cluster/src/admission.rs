@@ -1,5 +1,7 @@
 //! What may be on its way at once: bytes per shard, and bytes that the disk has room for.
 //!
+//! Nothing is let in either while the journal takes all that it may, until checkpoints make room.
+//!
 //! A batch is counted from the moment it is accepted until its segment write, so that the memory of
 //! a shard and the space on disk are promised before anything is agreed on: no committed entry ever
 //! meets a full disk. Small commands (offsets, deletions, trims) have a place of their own and never
@@ -8,15 +10,23 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use weir_model::command::Command;
 
 use crate::errors::ProposeError;
+use crate::journal::driver::JournalStatus;
 
 /// Bytes of commands other than appends that a shard has on their way.
 const SMALL_BYTES_MAX: usize = 16 << 20;
+
+/// How often whoever waits for the journal looks whether the node is shutting down.
+const JOURNAL_WAIT_STEP: Duration = Duration::from_millis(100);
+
+/// Every byte is written to the journal and to a segment.
+const WRITTEN_TIMES: u64 = 2;
 
 /// The free space of the disk, what of it is promised, and what stays free.
 #[derive(Debug)]
@@ -51,7 +61,7 @@ impl DiskSpace {
     }
 
     fn promise(self: &Arc<Self>, bytes: usize) -> Result<Promise, ProposeError> {
-        let bytes = bytes as u64;
+        let bytes = WRITTEN_TIMES * bytes as u64;
         let before = self.promised.fetch_add(bytes, Ordering::AcqRel);
         let promise = Promise { space: Arc::clone(self), bytes };
         let available = self.available.load(Ordering::Acquire);
@@ -92,6 +102,7 @@ pub(crate) struct Gate {
     records_max: usize,
     small: Arc<Semaphore>,
     disk: Arc<DiskSpace>,
+    journal: Arc<JournalStatus>,
     /// Applied and not in a segment file yet, the oldest first.
     unwritten: Mutex<Unwritten>,
 }
@@ -103,18 +114,22 @@ struct Unwritten {
 }
 
 impl Gate {
-    pub(crate) fn new(records_max: usize, disk: Arc<DiskSpace>) -> Gate {
+    pub(crate) fn new(records_max: usize, disk: Arc<DiskSpace>, journal: Arc<JournalStatus>) -> Gate {
         Gate {
             records: Arc::new(Semaphore::new(records_max)),
             records_max,
             small: Arc::new(Semaphore::new(SMALL_BYTES_MAX)),
             disk,
+            journal,
             unwritten: Mutex::default(),
         }
     }
 
     /// Waits for room for an append of that many bytes.
     pub(crate) async fn admit(&self, bytes: usize) -> Result<Admission, ProposeError> {
+        if self.journal.is_full() {
+            self.wait_for_journal().await?;
+        }
         let disk = self.disk.promise(bytes)?;
         let room = Arc::clone(&self.records).acquire_many_owned(permits(bytes, self.records_max)).await;
         match room {
@@ -123,10 +138,23 @@ impl Gate {
         }
     }
 
+    /// Waits until checkpoints have made room in the journal.
+    async fn wait_for_journal(&self) -> Result<(), ProposeError> {
+        let mut full = self.journal.on_full();
+        while !self.records.is_closed() {
+            let room = full.wait_for(|full| !full);
+            if tokio::time::timeout(JOURNAL_WAIT_STEP, room).await.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(ProposeError::ShuttingDown)
+    }
+
     /// Room for a command, or none right now.
     pub(crate) fn try_admit(&self, command: &Command) -> Result<Admission, ProposeError> {
         let bytes = command.approximate_bytes();
         let (semaphore, max, disk) = match command {
+            Command::Append { .. } if self.journal.is_full() => return Err(ProposeError::Overloaded),
             Command::Append { .. } => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
             _ => (&self.small, SMALL_BYTES_MAX, None),
         };

@@ -104,6 +104,11 @@ impl Checkpointer {
             }
             let done = self.blocking.run(move || task.run()).await?;
             done.map_err(|error: CheckpointError| error.to_string())?;
+            tracing::debug!(
+                group = self.raft.config().cluster_name,
+                index = last.index,
+                "a checkpoint is durable"
+            );
             self.machine.set_checkpoint(begun.meta);
             self.note(last.index).await?;
         }
@@ -145,6 +150,12 @@ impl Checkpointer {
                 None => None,
             }
         };
+        tracing::debug!(
+            group = self.raft.config().cluster_name,
+            ?upto,
+            checkpointed,
+            "the log may be purged"
+        );
         match upto {
             Some(upto) if upto >= self.log.first_index() => {
                 self.raft.trigger().purge_log(upto).await.map_err(|error| error.to_string())

@@ -12,12 +12,14 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use weir_log::disk::Disk;
+use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::{NodeId, ShardId};
 
 use crate::checkpoint::Checkpointer;
 use crate::clock::Clock;
 use crate::errors::{ProposeError, StartError};
 use crate::handle::ShardHandle;
+use crate::journal::driver::JournalStatus;
 use crate::journal::queue::JournalQueue;
 use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
@@ -46,6 +48,7 @@ pub struct Node {
     shards: BTreeMap<ShardId, Running>,
     journal: Arc<JournalQueue>,
     segments: Arc<SegmentQueue>,
+    status: Arc<JournalStatus>,
     stop: watch::Sender<bool>,
     workers: Mutex<Workers>,
 }
@@ -148,7 +151,11 @@ impl Node {
             Ok(request) => {
                 // What the library draws here has a seed of its own, whoever polls this.
                 let seed = self.seed ^ (from.0 << 32) ^ u64::from(shard.0);
-                Runtime::scope(seed, network::answer(&running.replica.raft, request)).await
+                // With a full journal a shard takes in what it needs to get on: one that cannot apply
+                // what it has makes no checkpoint, and would keep the journal full for ever.
+                let log = &running.checkpointer.log;
+                let full = self.status.is_full() && log.unapplied_bytes() >= ENTRY_BYTES_MAX as u64;
+                Runtime::scope(seed, network::answer(&running.replica.raft, request, full)).await
             }
             Err(error) => Answer::Refused(error.to_string()).encode(),
         }

@@ -9,12 +9,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::storage::IOFlushed;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use weir_log::disk::DiskErrorKind;
 use weir_log::journal::{Journal, JournalError, JournalRecord, Position, RecordKind};
 use weir_model::ShardId;
@@ -35,18 +35,33 @@ const GROUP_OVERHEAD_BYTES: usize = 128;
 /// How long a full journal waits before it looks again whether a checkpoint has made room.
 const FULL_RETRY: Duration = Duration::from_millis(20);
 
-/// How full the journal is, for those who decide on checkpoints.
-#[derive(Debug, Default)]
+/// How full the journal is, for those who decide on checkpoints and on what is let in.
+///
+/// The bound that is set is kept here and not by the journal itself: what Raft has been given must be
+/// written, because everything that makes room, a checkpoint and an election included, goes through
+/// it. So it is what is let in that stops at the bound; what was let in before may go beyond it.
+#[derive(Debug)]
 pub(crate) struct JournalStatus {
+    bytes_max: u64,
     end: AtomicU64,
     used_bytes: AtomicU64,
-    bytes_max: AtomicU64,
-    blocked: AtomicBool,
+    /// Whether nothing more is let in.
+    full: watch::Sender<bool>,
     /// Told when more of it is taken than before.
     pub fuller: Notify,
 }
 
 impl JournalStatus {
+    pub(crate) fn new(bytes_max: u64) -> JournalStatus {
+        JournalStatus {
+            bytes_max,
+            end: AtomicU64::new(0),
+            used_bytes: AtomicU64::new(0),
+            full: watch::Sender::new(false),
+            fuller: Notify::new(),
+        }
+    }
+
     /// Position behind everything that was appended.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
@@ -54,13 +69,32 @@ impl JournalStatus {
 
     /// What the journal's files may take.
     pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max.load(Ordering::Acquire)
+        self.bytes_max
     }
 
-    /// Whether checkpoints should be hurried: it takes more than half of what it may, or nothing
-    /// can be written at all.
+    /// Whether checkpoints should be hurried.
     pub(crate) fn is_high(&self) -> bool {
-        self.used_bytes.load(Ordering::Acquire) > self.bytes_max() / 2 || self.blocked.load(Ordering::Acquire)
+        self.used_bytes.load(Ordering::Acquire) > self.bytes_max / 2 || self.is_full()
+    }
+
+    /// Whether nothing more is let in.
+    pub(crate) fn is_full(&self) -> bool {
+        *self.full.borrow()
+    }
+
+    /// Hears when that changes.
+    pub(crate) fn on_full(&self) -> watch::Receiver<bool> {
+        self.full.subscribe()
+    }
+
+    fn publish(&self, end: u64, used_bytes: u64, blocked: bool) {
+        let before = self.used_bytes.swap(used_bytes, Ordering::AcqRel);
+        self.end.store(end, Ordering::Release);
+        let full = blocked || used_bytes > self.bytes_max;
+        let changed = self.full.send_if_modified(|was| std::mem::replace(was, full) != full);
+        if used_bytes > before || (changed && full) {
+            self.fuller.notify_waiters();
+        }
     }
 }
 
@@ -108,7 +142,7 @@ pub(crate) struct JournalDriver {
     completions: Vec<Completion>,
     unsealed: bool,
     status: Arc<JournalStatus>,
-    warned: bool,
+    blocked: bool,
 }
 
 impl JournalDriver {
@@ -129,7 +163,7 @@ impl JournalDriver {
             completions: Vec::new(),
             unsealed: false,
             status,
-            warned: false,
+            blocked: false,
         };
         driver.publish();
         driver
@@ -255,6 +289,7 @@ impl JournalDriver {
     fn release_unneeded(&mut self) -> Result<(), JournalError> {
         let end = self.journal.end();
         let needed = self.logs.values().filter_map(|log| log.needed_from()).min().unwrap_or(end);
+        tracing::debug!(needed = needed.0, end = end.0, "the journal before is not needed any more");
         match self.journal.release_below(needed) {
             // Names that could not be changed now are changed another time.
             Err(JournalError::Disk(error)) => {
@@ -312,27 +347,28 @@ impl JournalDriver {
     }
 
     fn publish(&self) {
-        let pressure = self.journal.pressure();
-        let before = self.status.used_bytes.swap(pressure.used_bytes, Ordering::AcqRel);
-        self.status.bytes_max.store(pressure.bytes_max, Ordering::Release);
-        self.status.end.store(self.journal.end().0, Ordering::Release);
-        if pressure.used_bytes > before {
-            self.status.fuller.notify_waiters();
-        }
+        let used_bytes = self.journal.pressure().used_bytes;
+        self.status.publish(self.journal.end().0, used_bytes, self.blocked);
     }
 
-    fn set_blocked(&mut self, why: Option<&str>) {
-        self.status.blocked.store(why.is_some(), Ordering::Release);
-        match why {
-            None => self.warned = false,
-            Some(why) => {
-                self.status.fuller.notify_waiters();
-                if !self.warned {
-                    self.warned = true;
+    /// Notes what came of an attempt to write; returns whether the journal is blocked.
+    fn settle(&mut self, wrote: Wrote) -> bool {
+        let was_blocked = self.blocked;
+        self.blocked = match wrote {
+            Wrote::All => false,
+            Wrote::Blocked(why) => {
+                if !was_blocked {
                     tracing::warn!(why, "the journal waits");
                 }
+                // Whatever the checkpoints have freed may be had by asking again.
+                self.release = true;
+                true
             }
+        };
+        if self.blocked != was_blocked {
+            self.publish();
         }
+        self.blocked
     }
 }
 
@@ -390,7 +426,7 @@ pub(crate) fn run_thread(
                     driver.accept(queue.take());
                     let wrote = driver.write()?;
                     driver.sync()?;
-                    blocked = settle(&mut driver, wrote);
+                    blocked = driver.settle(wrote);
                     if blocked {
                         std::thread::sleep(FULL_RETRY / 4);
                     }
@@ -439,7 +475,7 @@ pub(crate) async fn run_task(
                     let wrote = driver.write()?;
                     tokio::time::sleep(sync_latency).await;
                     driver.sync()?;
-                    blocked = settle(&mut driver, wrote);
+                    blocked = driver.settle(wrote);
                     if blocked {
                         tokio::time::sleep(FULL_RETRY / 4).await;
                     }
@@ -450,21 +486,5 @@ pub(crate) async fn run_task(
     .await;
     if let Err(error) = result {
         die(&mut driver, &queue, &on_fatal, &error);
-    }
-}
-
-/// Whether the journal is blocked.
-fn settle(driver: &mut JournalDriver, wrote: Wrote) -> bool {
-    match wrote {
-        Wrote::All => {
-            driver.set_blocked(None);
-            false
-        }
-        Wrote::Blocked(why) => {
-            // Whatever the checkpoints have freed may be had by asking again.
-            driver.release = true;
-            driver.set_blocked(Some(&why));
-            true
-        }
     }
 }

@@ -11,7 +11,7 @@ use openraft::{ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 use weir_log::disk::Disk;
-use weir_log::journal::{Journal, JournalReader};
+use weir_log::journal::{Journal, JournalOptions, JournalReader};
 use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::{NodeId, ShardId};
 use weir_shard::{Recovered, SegmentWriter, Shard};
@@ -100,7 +100,7 @@ pub(super) async fn start(
         blocking,
         queue: Arc::new(JournalQueue::new(options.journal_queue_bytes_max)),
         reader: opened.journal.reader(),
-        status: Arc::default(),
+        status: Arc::new(JournalStatus::new(options.journal.journal_bytes_max)),
         turn: Arc::new(Semaphore::new(1)),
         stop: stopped,
         options,
@@ -121,6 +121,7 @@ pub(super) async fn start(
         shards: BTreeMap::new(),
         journal: Arc::clone(&shared.queue),
         segments: Arc::clone(&segments),
+        status: Arc::clone(&shared.status),
         stop,
         workers: Mutex::default(),
     };
@@ -129,7 +130,11 @@ pub(super) async fn start(
     let mut writers = BTreeMap::new();
     for (id, opened) in opened.shards {
         let OpenedShard { shard, writer, checkpoint, log } = opened;
-        let gate = Arc::new(Gate::new(shared.options.admission_bytes_max, Arc::clone(&space)));
+        let gate = Arc::new(Gate::new(
+            shared.options.admission_bytes_max,
+            Arc::clone(&space),
+            Arc::clone(&shared.status),
+        ));
         let signal = SegmentSignal::new(id, Arc::clone(&segments));
         let (view, gate_of_writer, signal_of_writer) = (shard.view(), Arc::clone(&gate), signal.clone());
         writers.insert(id, ShardSegments { writer, view, gate: gate_of_writer, signal: signal_of_writer });
@@ -159,7 +164,8 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
     let directory = options.data_dir.join("journal");
     let mut recoveries: BTreeMap<ShardId, LogRecovery> = BTreeMap::new();
     let mut unreadable = None;
-    let (journal, report) = Journal::open(Arc::clone(disk), &directory, options.journal, &mut |record| {
+    let journal_options = JournalOptions { journal_bytes_max: journal_limit(options), ..options.journal };
+    let (journal, report) = Journal::open(Arc::clone(disk), &directory, journal_options, &mut |record| {
         let recovery = recoveries.entry(record.shard).or_default();
         if let Err(why) = recovery.take(&record) {
             let at = record.position;
@@ -185,6 +191,18 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
         shards.insert(id, open_shard(options, disk, &shards_dir, id, recovery)?);
     }
     Ok(Opened { journal, shards })
+}
+
+/// What the journal may take beyond what is let in: everything that may be on its way when nothing
+/// more is let in, twice, because a follower's leader has other bounds, and files begun for it.
+fn journal_limit(options: &NodeOptions) -> u64 {
+    let shards = u64::from(options.data_shards) + 1;
+    let on_its_way = shards.saturating_mul(2 * options.admission_bytes_max as u64);
+    options
+        .journal
+        .journal_bytes_max
+        .saturating_add(on_its_way)
+        .saturating_add(4 * options.journal.file_bytes)
 }
 
 fn open_shard(

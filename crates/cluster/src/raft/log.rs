@@ -108,6 +108,13 @@ impl ShardLog {
         index < state.first || state.slot_mut(index).is_some_and(|slot| slot.position.is_some())
     }
 
+    /// Bytes of the entries that are not applied yet.
+    pub(crate) fn unapplied_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let from = clamp(state.applied_below.max(state.first) - state.first, &state);
+        state.slots.range(from..).map(|slot| u64::from(slot.bytes)).sum()
+    }
+
     /// The index of the first entry that is still here.
     pub(crate) fn first_index(&self) -> u64 {
         self.state.lock().first

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
@@ -17,11 +18,15 @@ use weir_model::{NodeId, ShardId};
 
 use super::machine::CheckpointHandle;
 use super::rpc::{Answer, Request};
-use super::types::{Config, Vote};
+use super::types::{Config, RaftHandle, Vote};
 use crate::transport::{Transport, TransportError};
 
 /// Appends to one follower that are on their way at the same time.
 const APPENDS_IN_FLIGHT_MAX: usize = 16;
+
+/// How long entries that cannot be taken are held before they are refused, so that the leader's next
+/// attempt does not come at once.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 type Snapshot = openraft::alias::SnapshotOf<Config, CheckpointHandle>;
 type RpcResult<T> = Result<T, RPCError<Config>>;
@@ -204,9 +209,12 @@ impl RaftNetworkV2<Config> for Peer {
     }
 }
 
-/// Answers a request of another node.
-pub(crate) async fn answer(raft: &super::types::RaftHandle, request: Request) -> Bytes {
+/// Answers a request of another node. With `full`, entries are not taken.
+pub(crate) async fn answer(raft: &RaftHandle, request: Request, full: bool) -> Bytes {
     let answer = match request {
+        Request::Append(request) if full && !request.entries.is_empty() => {
+            Err(refuse_entries(raft, request).await)
+        }
         Request::Append(request) => {
             raft.append_entries(request).await.map(Answer::Append).map_err(|e| e.to_string())
         }
@@ -222,4 +230,16 @@ pub(crate) async fn answer(raft: &super::types::RaftHandle, request: Request) ->
         Request::Snapshot(_) => Err("this node does not take checkpoints of other nodes yet".to_owned()),
     };
     answer.unwrap_or_else(Answer::Refused).encode()
+}
+
+/// The journal has no room for more entries. What is committed is learned all the same: applying it
+/// is what lets checkpoints make room.
+async fn refuse_entries(raft: &RaftHandle, mut request: AppendEntriesRequest<Config>) -> String {
+    request.entries.clear();
+    if let Err(error) = raft.append_entries(request).await {
+        return error.to_string();
+    }
+    // The leader tries again at once.
+    tokio::time::sleep(FULL_PAUSE).await;
+    "the journal is full until checkpoints make room".to_owned()
 }

@@ -25,7 +25,10 @@ fn after_a_failed_sync_nothing_is_acknowledged_and_the_process_is_told_to_end() 
             let shard = node.shard(SHARD).expect("the shard");
             open_partition(shard).await;
             let mut acknowledged = Vec::new();
-            machine.disk.fail(Fault { operation: Operation::Sync, after, kind: FaultKind::Io });
+            // Some syncs are not the journal's, or of a file that holds nothing yet.
+            for after in after..after + 20 {
+                machine.disk.fail(Fault { operation: Operation::Sync, after, kind: FaultKind::Io });
+            }
             let mut refused = false;
             for round in 0..50 {
                 let value = format!("value {round}");
@@ -38,9 +41,10 @@ fn after_a_failed_sync_nothing_is_acknowledged_and_the_process_is_told_to_end() 
             }
             assert!(refused, "the failing sync was never met");
             let fatal = machine.fatal.lock().clone();
-            assert_eq!(fatal.len(), 1, "{fatal:?}");
-            assert!(fatal[0].contains("journal") && fatal[0].contains("sync"), "{fatal:?}");
+            let told = fatal.iter().any(|why| why.contains("the journal failed") && why.contains("sync"));
+            assert!(told, "{fatal:?}");
 
+            machine.disk.heal();
             machine.disk.kill_process();
             node.abandon().await;
             let node = machine.start().await;
@@ -154,16 +158,20 @@ fn the_journal_is_used_over_and_over_while_one_shard_is_idle() {
         assert_eq!(put(&idle, "long ago").await, Ok(0));
         let rounds = 40;
         for round in 0..rounds {
-            let pending: Vec<_> = (0..40).filter_map(|i| busy.submit(large(round * 40 + i)).ok()).collect();
-            assert_eq!(pending.len(), 40);
+            let mut pending = Vec::new();
+            for i in 0..40 {
+                let admission = busy.admit(11_000).await.expect("is admitted");
+                let outcome = busy.submit_admitted(admission, large(round * 40 + i));
+                pending.push(outcome.expect("is taken"));
+            }
             for outcome in pending {
                 assert!(matches!(outcome.await, Ok(Outcome::Appended(_))));
             }
         }
-        // 16 MB went through a journal of 4 MiB.
+        // 16 MB went through a journal of 4 MiB, which what was let in before it was full may exceed.
         let files = machine.disk.shared().list(Path::new("/data/journal")).expect("the journal's directory");
         let bytes: u64 = files.iter().map(|file| file.len).sum();
-        assert!(bytes <= (4 << 20) + ((2 * 256) << 10), "the journal takes {bytes} bytes");
+        assert!(bytes <= (4 << 20) + (1 << 20) + (512 << 10), "the journal takes {bytes} bytes");
         machine.disk.crash();
         node.abandon().await;
 

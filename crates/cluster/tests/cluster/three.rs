@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster::{LocalTransport, Node, ProposeError};
+use weir_cluster::{LocalTransport, Node, NodeOptions, ProposeError};
 use weir_log::disk::OpenMode;
 use weir_model::NodeId;
 use weir_model::command::Outcome;
@@ -19,9 +19,19 @@ struct Cluster {
 
 impl Cluster {
     async fn start(seed: u64) -> Cluster {
+        Cluster::start_tuned(seed, |_| {}).await
+    }
+
+    async fn start_tuned(
+        seed: u64,
+        tune: impl Fn(&mut NodeOptions) + Send + Sync + Clone + 'static,
+    ) -> Cluster {
         let ids: Vec<NodeId> = (1..=3).map(NodeId).collect();
-        let machine =
-            |id: &NodeId| Machine { id: *id, voters: ids.clone(), ..Machine::alone(seed * 10 + id.0) };
+        let machine = |id: &NodeId| Machine {
+            id: *id,
+            voters: ids.clone(),
+            ..Machine::alone(seed * 10 + id.0).tuned(tune.clone())
+        };
         let machines = ids.iter().map(|id| (*id, machine(id))).collect();
         let mut cluster = Cluster { transport: LocalTransport::new(), machines, nodes: BTreeMap::new() };
         for id in ids {
@@ -267,6 +277,50 @@ fn a_leader_that_is_cut_off_acknowledges_nothing() {
         }
         acknowledged.extend(cluster.append_many(next, "after", 20).await);
         cluster.transport.isolate(leader, &all, false);
+        cluster.settle().await;
+        assert_eq!(acknowledged.len(), 40);
+        cluster.check(&acknowledged);
+        cluster.stop().await;
+    });
+}
+
+#[test]
+fn a_follower_that_is_behind_is_fed_from_the_journals_files() {
+    run(async {
+        let mut cluster = Cluster::start_tuned(6, |options| options.log_cache_bytes = 1 << 10).await;
+        let leader = cluster.leader().await;
+        open_partition(cluster.nodes[&leader].shard(SHARD).expect("the shard")).await;
+        let behind = *cluster.nodes.keys().find(|id| **id != leader).expect("a follower");
+        cluster.kill(behind, false).await;
+        let acknowledged = cluster.append_many(leader, "value", 500).await;
+        assert_eq!(acknowledged.len(), 500);
+        cluster.boot(behind).await;
+        cluster.settle().await;
+        cluster.check(&acknowledged);
+        let leader = cluster.leader().await;
+        assert_eq!(cluster.nodes[&leader].shard(SHARD).expect("the shard").linearize().await, Ok(()));
+        cluster.stop().await;
+    });
+}
+
+#[test]
+fn a_leadership_is_handed_over_on_request() {
+    run(async {
+        let cluster = Cluster::start(7).await;
+        let leader = cluster.leader().await;
+        let shard = cluster.nodes[&leader].shard(SHARD).expect("the shard");
+        open_partition(shard).await;
+        let mut acknowledged = cluster.append_many(leader, "before", 20).await;
+        let other = *cluster.nodes.keys().find(|id| **id != leader).expect("a follower");
+        shard.transfer_leadership(other).await.expect("is asked for");
+        for _ in 0..500 {
+            if cluster.nodes[&other].shard(SHARD).expect("the shard").leadership().ready {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(cluster.leader().await, other);
+        acknowledged.extend(cluster.append_many(other, "after", 20).await);
         cluster.settle().await;
         assert_eq!(acknowledged.len(), 40);
         cluster.check(&acknowledged);
