@@ -1,7 +1,7 @@
 //! Decides when a shard's checkpoint is made, makes it, and lets go of the log before it.
 //!
-//! One is made when enough was applied since the last one, or when the oldest entry that the shard
-//! needs keeps too much of the journal: so that an idle shard never pins what the busy ones need
+//! One is made when enough was applied since the last one, or when the oldest entry that no checkpoint
+//! covers keeps too much of the journal: so that an idle shard never pins what the busy ones need
 //! room for. It never covers more than the journal has made durable here.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver as _;
 use tokio::sync::{Semaphore, watch};
+use weir_log::journal::Position;
 use weir_shard::CheckpointError;
 
 use crate::blocking::Blocking;
@@ -55,28 +56,34 @@ impl Checkpointer {
                 () = fuller => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            if !self.is_due() {
-                continue;
-            }
-            let made = tokio::select! {
+            let done = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return,
-                made = self.make() => made,
+                done = self.tend() => done,
             };
-            if let Err(why) = made {
+            if let Err(why) = done {
                 tracing::warn!(why, "a checkpoint was not made; it will be tried again");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
         }
     }
 
-    fn is_due(&self) -> bool {
-        self.machine.applied_bytes() >= self.checkpoint_bytes || self.pins_too_much()
+    /// Does what is due.
+    async fn tend(&self) -> Result<(), String> {
+        let last = self.machine.checkpointed();
+        let unsaved = self.log.needed_behind(last.map(|id| id.index));
+        if self.machine.applied_bytes() >= self.checkpoint_bytes || self.keeps_too_much(unsaved) {
+            self.make().await
+        } else if let Some(last) = last.filter(|_| self.keeps_too_much(self.log.needed_from())) {
+            self.purge(last.index).await
+        } else {
+            Ok(())
+        }
     }
 
-    /// Whether the shard keeps more of the journal than a shard may.
-    fn pins_too_much(&self) -> bool {
-        let Some(from) = self.log.needed_from() else { return false };
+    /// Whether an entry at that position keeps more of the journal than a shard may.
+    fn keeps_too_much(&self, from: Option<Position>) -> bool {
+        let Some(from) = from else { return false };
         let kept = self.journal.end().saturating_sub(from.0);
         let share = if self.journal.is_high() { 4 } else { 2 };
         kept >= (self.journal.bytes_max() / share).max(1)
@@ -110,14 +117,17 @@ impl Checkpointer {
                 "a checkpoint is durable"
             );
             self.machine.set_checkpoint(begun.meta);
-            self.note(last.index).await?;
         }
+        self.note(last.index).await?;
         self.purge(last.index).await
     }
 
     /// Tells the library, and waits until it has taken note.
     async fn note(&self, index: u64) -> Result<(), String> {
         let mut metrics = self.raft.data_metrics();
+        if metrics.borrow_watched().snapshot.is_some_and(|id| id.index >= index) {
+            return Ok(());
+        }
         self.raft.trigger().snapshot().await.map_err(|error| error.to_string())?;
         let noted = async {
             while metrics.borrow_watched().snapshot.is_none_or(|id| id.index < index) {
@@ -130,25 +140,22 @@ impl Checkpointer {
             .unwrap_or_else(|_| Err("the consensus library did not take note of it in time".to_owned()))
     }
 
-    /// Lets go of the log that nobody needs: this node has it in its checkpoint, and followers that
-    /// do not have it yet keep it as long as there is room.
+    /// Lets go of the log that nobody needs: this node has it in its checkpoint, and for followers that
+    /// do not have it yet it is kept as long as there is room.
     async fn purge(&self, checkpointed: u64) -> Result<(), String> {
-        let upto = if self.pins_too_much() {
-            Some(checkpointed)
-        } else {
-            let metrics = self.raft.data_metrics().borrow_watched().clone();
-            match metrics.replication {
-                // A leader knows what every follower has. Alone it has none.
-                Some(followers) => {
-                    let id = self.raft.node_id();
-                    let needed = followers.iter().filter(|(node, _)| *node != id);
-                    let matched = needed.map(|(_, matched)| matched.map(|id| id.index)).min();
-                    matched.unwrap_or(Some(checkpointed)).map(|index| index.min(checkpointed))
-                }
-                // A follower may become the leader, and does not know how far behind the others are:
-                // it keeps what there is room for.
-                None => None,
+        let replication = self.raft.data_metrics().borrow_watched().replication.clone();
+        let upto = match replication {
+            _ if self.journal.is_full() => Some(checkpointed),
+            // A leader knows what every follower has. Alone it has none.
+            Some(followers) => {
+                let id = self.raft.node_id();
+                let needed = followers.iter().filter(|(node, _)| *node != id);
+                let matched = needed.map(|(_, matched)| matched.map(|id| id.index)).min();
+                matched.unwrap_or(Some(checkpointed)).map(|index| index.min(checkpointed))
             }
+            // A follower may become the leader, and does not know how far behind the others are: it
+            // keeps what there is room for.
+            None => self.keeps_too_much(self.log.needed_from()).then_some(checkpointed),
         };
         tracing::debug!(
             group = self.raft.config().cluster_name,

@@ -83,6 +83,13 @@ impl ShardLog {
         self.state.lock().slots.front().and_then(|slot| slot.position)
     }
 
+    /// The position of the first durable entry behind an index.
+    pub(crate) fn needed_behind(&self, index: Option<u64>) -> Option<Position> {
+        let state = self.state.lock();
+        let from = index.map_or(0, |index| index + 1).max(state.first) - state.first;
+        state.slots.get(usize::try_from(from).ok()?).and_then(|slot| slot.position)
+    }
+
     /// These entries are durable, at these positions.
     pub(crate) fn set_durable(&self, placed: impl Iterator<Item = (LogId, Position)>) {
         let mut state = self.state.lock();

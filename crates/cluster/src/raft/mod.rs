@@ -11,4 +11,6 @@ pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod network;
 pub(crate) mod rpc;
+#[cfg(test)]
+mod tests;
 pub(crate) mod types;

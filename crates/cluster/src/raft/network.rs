@@ -192,7 +192,13 @@ impl RaftNetworkV2<Config> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<Config>, StreamingError<Config>> {
-        let _ = (vote, snapshot, cancel, option);
+        let _ = (vote, cancel, option);
+        tracing::warn!(
+            shard = %self.shard,
+            node = %self.to,
+            checkpoint = ?snapshot.meta.last_log_id.map(|id| id.index),
+            "a replica is behind what the journals still have; it needs a copy of the shard"
+        );
         let why = "sending a shard's checkpoint to another node is not supported yet";
         Err(StreamingError::Unreachable(Unreachable::new(&AnyError::error(why))))
     }

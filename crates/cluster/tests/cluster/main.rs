@@ -3,4 +3,5 @@
 mod alone;
 mod limits;
 mod support;
+mod threads;
 mod three;
