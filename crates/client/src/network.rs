@@ -47,6 +47,15 @@ impl Network {
         Arc::new(Network { options, known: Mutex::default(), connecting: tokio::sync::Mutex::default() })
     }
 
+    /// The same cluster over connections of its own. A node answers the requests of a connection in order, so
+    /// whatever waits for its answer long (a fetch, a join) keeps everything behind it waiting too.
+    pub(crate) fn apart(&self) -> Arc<Network> {
+        let known = self.known.lock();
+        let known = Known { nodes: known.nodes.clone(), topics: known.topics.clone(), ..Known::default() };
+        let connecting = tokio::sync::Mutex::default();
+        Arc::new(Network { options: self.options.clone(), known: Mutex::new(known), connecting })
+    }
+
     /// A new series of attempts.
     pub(crate) fn retry(&self) -> Retry {
         Retry::for_at_most(self.options.retry_timeout)

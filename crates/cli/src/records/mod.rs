@@ -8,7 +8,7 @@ pub use bench::BenchCommand;
 pub use consume::ConsumeArgs;
 pub use produce::ProduceArgs;
 
-use weir_client::{Client, ClientError, ClientOptions, Compression};
+use weir_client::{Client, ClientError, ClientOptions, Compression, ErrorCode};
 
 use crate::contexts::BootstrapArgs;
 use crate::exit::Failure;
@@ -42,6 +42,9 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable { .. } => Failure::Unreachable(format!(
                 "{error}; start a server with `weir serve`, or name another with --bootstrap"
             )),
+            ClientError::Refused { what, code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, .. } => {
+                Failure::Failed(format!("{what} does not exist; `weir topic list` lists the topics"))
+            }
             error => Failure::Failed(error.to_string()),
         }
     }

@@ -2,6 +2,7 @@
 
 mod config;
 mod docs;
+mod sdk;
 mod serve;
 mod support;
 mod verbs;

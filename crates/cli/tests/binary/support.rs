@@ -83,9 +83,17 @@ impl Server {
 
     /// Starts one with further flags.
     pub fn start_with(dir: &Path, flags: &[&str]) -> Server {
-        let args =
-            ["serve", "--data-dir", "data", "--listen", "kafka=127.0.0.1:0", "--listen", "http=127.0.0.1:0"];
-        let args: Vec<&str> = args.iter().chain(flags).copied().collect();
+        let listen = ["--listen", "kafka=127.0.0.1:0", "--listen", "http=127.0.0.1:0"];
+        Server::run(dir, &[&listen, flags].concat())
+    }
+
+    /// Starts one whose Kafka listener is on this port, which was ours a moment ago.
+    pub fn start_on(dir: &Path, port: &str) -> Server {
+        Server::run(dir, &["--listen", &format!("kafka=127.0.0.1:{port}"), "--listen", "http=127.0.0.1:0"])
+    }
+
+    fn run(dir: &Path, flags: &[&str]) -> Server {
+        let args = [&["serve", "--data-dir", "data"], flags].concat();
         let mut child = weir(dir, &args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

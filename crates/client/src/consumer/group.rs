@@ -23,6 +23,7 @@ use super::assign::{self, Reader};
 use super::fetcher::{Chunk, Fetcher};
 use super::{Command, Shared, offsets};
 use crate::error::ClientError;
+use crate::network::Network;
 use crate::retry::Retry;
 
 /// The kind of group that consumers form.
@@ -38,6 +39,8 @@ const JOIN_GRACE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Member {
     shared: Arc<Shared>,
+    /// A join is answered when all members have joined; no fetch should wait for that, nor it for one.
+    network: Arc<Network>,
     group: KafkaStr,
     chunks: mpsc::Sender<Result<Chunk, ClientError>>,
     commands: mpsc::Receiver<Command>,
@@ -76,6 +79,7 @@ impl Member {
         commands: mpsc::Receiver<Command>,
     ) -> Member {
         Member {
+            network: shared.network.apart(),
             shared,
             group: group.into(),
             chunks,
@@ -173,7 +177,7 @@ impl Member {
                             return Ok(Over::Rejoin);
                         }
                         Err(error) => {
-                            let retry = failing.get_or_insert_with(|| self.shared.network.retry());
+                            let retry = failing.get_or_insert_with(|| self.network.retry());
                             if !error.is_retryable() || retry.is_over() {
                                 return Err(error);
                             }
@@ -202,7 +206,7 @@ impl Member {
 
     /// Joins the next generation. A command to leave ends the waiting.
     async fn join(&mut self) -> Result<Result<JoinGroupResponse, Over>, Fatal> {
-        let mut retry = self.shared.network.retry();
+        let mut retry = self.network.retry();
         loop {
             let request = self.join_request()?;
             let at_most = self.shared.options.rebalance_timeout + JOIN_GRACE;
@@ -281,7 +285,7 @@ impl Member {
             protocol_name: Some(joined.protocol_name.clone().unwrap_or_else(|| assign::NAME.into())),
             assignments,
         };
-        let mut retry = self.shared.network.retry();
+        let mut retry = self.network.retry();
         let at_most = self.shared.options.rebalance_timeout + JOIN_GRACE;
         let answer = loop {
             let error = match self.ask(&request, at_most).await {
@@ -331,7 +335,9 @@ impl Member {
         let topics: BTreeSet<&String> = readers.iter().flat_map(|reader| &reader.topics).collect();
         let mut partitions = BTreeMap::new();
         for topic in topics {
-            match self.shared.network.topic(topic, false).await {
+            // Partitions may have been added since the last generation.
+            self.network.forget(topic);
+            match self.network.topic(topic, false).await {
                 Ok(info) => drop(partitions.insert(topic.clone(), info.leaders.len())),
                 // A topic that does not exist has nothing to share out.
                 Err(error) if error.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION) => {}
@@ -362,9 +368,9 @@ impl Member {
             require_stable: true,
             ..Default::default()
         };
-        let mut retry = self.shared.network.retry();
+        let mut retry = self.network.retry();
         let committed = loop {
-            let error = match self.ask(&request, self.shared.network.options.request_timeout).await {
+            let error = match self.ask(&request, self.network.options.request_timeout).await {
                 Ok(answer) => {
                     let found = answer.topics.iter().flat_map(|topic| &topic.partitions);
                     let bad =
@@ -388,8 +394,8 @@ impl Member {
             self.after(&mut retry, error).await?;
         };
         let never: Vec<i32> = partitions.iter().copied().filter(|p| !committed.contains_key(p)).collect();
-        let Shared { network, topic, options, .. } = &*self.shared;
-        let mut positions = offsets::find(network, topic, &never, options.start).await?;
+        let Shared { topic, options, .. } = &*self.shared;
+        let mut positions = offsets::find(&self.network, topic, &never, options.start).await?;
         positions.extend(committed.into_iter().filter(|(partition, _)| partitions.contains(partition)));
         Ok(Some(positions))
     }
@@ -432,7 +438,7 @@ impl Member {
         };
         let mut retry = Retry::for_at_most(self.shared.options.session_timeout);
         loop {
-            let error = match self.ask(&request, self.shared.network.options.request_timeout).await {
+            let error = match self.ask(&request, self.network.options.request_timeout).await {
                 Ok(answer) => {
                     let answers = answer.topics.iter().flat_map(|topic| &topic.partitions);
                     match answers.map(|partition| partition.error_code).find(|code| !code.is_none()) {
@@ -459,7 +465,7 @@ impl Member {
             member_id: self.member_id.clone(),
             members: vec![MemberIdentity { member_id: self.member_id.clone(), ..Default::default() }],
         };
-        let answer = self.ask(&request, self.shared.network.options.request_timeout).await?;
+        let answer = self.ask(&request, self.network.options.request_timeout).await?;
         match answer.error_code {
             // It is out already.
             ErrorCode::UNKNOWN_MEMBER_ID => Ok(()),
@@ -476,12 +482,12 @@ impl Member {
         let id = match self.coordinator {
             Some(id) => id,
             None => {
-                let id = self.shared.network.coordinator(&self.group).await?;
+                let id = self.network.coordinator(&self.group).await?;
                 self.coordinator = Some(id);
                 id
             }
         };
-        let asked = async { self.shared.network.node(id).await?.send(request).await?.wait(at_most).await };
+        let asked = async { self.network.node(id).await?.send(request).await?.wait(at_most).await };
         let answer = asked.await;
         if answer.is_err() {
             self.coordinator = None;

@@ -142,6 +142,7 @@ impl ConsumerBuilder {
     pub async fn open(self) -> Result<Consumer, ClientError> {
         let ConsumerBuilder { network, topic, group, options } = self;
         let (chunks, incoming) = mpsc::channel(CHUNKS_MAX);
+        let network = network.apart();
         let shared = Arc::new(Shared { topic, options, network, state: Mutex::default() });
         let info = shared.network.topic(&shared.topic, group.is_some()).await?;
         let (task, commands) = match group {
@@ -190,6 +191,7 @@ enum Command {
 /// Between a consumer and its tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// For fetches; the membership has connections of its own.
     network: Arc<Network>,
     topic: String,
     options: ConsumerOptions,
