@@ -389,3 +389,23 @@ async fn a_transactional_produce_is_refused() {
     let refused = only_partition(&mut client.call(9, &request).await);
     assert_eq!(refused.error_code, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
 }
+
+/// A nearly full disk is told by the one code that producers repeat until it is no more; reading goes on, and
+/// records are taken again as soon as there is room.
+#[tokio::test(start_paused = true)]
+async fn a_nearly_full_disk_refuses_records_until_there_is_room() {
+    let served = serve().await;
+    let mut client = served.connect_in_memory();
+    client.create_topic("t", 1, &[]).await;
+    client.append("t", 0, batch(&["before"])).await;
+    // Less than the reserve that records never take, so that everything else still has room.
+    served.disk.set_capacity(Some(400 << 20));
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let refused = client.produce("t", 0, batch(&["too much"])).await;
+    assert_eq!(refused.error_code, ErrorCode::KAFKA_STORAGE_ERROR);
+    assert!(refused.error_code.is_retriable());
+    assert_eq!(texts(&client.fetch("t", 0, 0).await), ["before"]);
+    served.disk.set_capacity(None);
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert_eq!(client.append("t", 0, batch(&["after"])).await, 1);
+}
