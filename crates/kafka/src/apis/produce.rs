@@ -29,6 +29,11 @@ const TOPIC_IDS_FROM_VERSION: i16 = 13;
 const ZSTD_FROM_VERSION: i16 = 7;
 /// Longest time that a producer may have its request wait, whatever it asks for.
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
+/// Shortest time with `acks=all`. A producer's timeout bounds the wait for other replicas, which in Kafka
+/// is none where there are no others; some clients say 0.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// Shortest time with `acks=1`, which in Kafka waits for nobody and so never times out.
+const TIMEOUT_MIN_LEADER: Duration = Duration::from_secs(30);
 
 /// One partition's part of a request.
 enum Part {
@@ -53,18 +58,18 @@ pub(crate) fn begin(call: Call, body: Bytes) -> Begun {
 }
 
 async fn enter(call: Call, request: ProduceRequest) -> Begun {
-    let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64).min(TIMEOUT_MAX);
-    let deadline = call.arrived + timeout;
-    let acks = match request.acks {
-        0 => Acks::None,
-        1 => Acks::Leader,
-        -1 => Acks::All,
+    let (acks, timeout_min) = match request.acks {
+        0 => (Acks::None, TIMEOUT_MIN_LEADER),
+        1 => (Acks::Leader, TIMEOUT_MIN_LEADER),
+        -1 => (Acks::All, TIMEOUT_MIN),
         other => {
             let why = format!("acks is {other}; it must be 0, 1 or -1 (all)");
             let failure = Failure::new(ErrorCode::INVALID_REQUIRED_ACKS, why);
             return Begun::Done(refuse_all(&call, request, &failure));
         }
     };
+    let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64);
+    let deadline = call.arrived + timeout.clamp(timeout_min, TIMEOUT_MAX);
     if request.transactional_id.is_some() {
         let why = "transactions are not served; remove transactional.id from the producer";
         let failure = Failure::new(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why);

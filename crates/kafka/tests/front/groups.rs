@@ -200,6 +200,30 @@ async fn client_code(client: &mut Client, joined: &JoinGroupResponse) -> ErrorCo
     client.call(4, &heartbeat(joined)).await.error_code
 }
 
+/// In the midst of a rebalance a member that the group does not have is told so, and neither waits for a
+/// generation that it is not in nor keeps the others from theirs (Redpanda).
+#[tokio::test]
+async fn trap_a_member_that_is_gone_is_unknown_also_during_a_rebalance() {
+    let served = serve().await;
+    let mut first = served.connect().await;
+    let mut second = served.connect().await;
+    let mut stranger = served.connect().await;
+    let joined = join_alone(&mut first, 9).await;
+    assert_eq!(sync_alone(&mut first, &joined).await, ErrorCode::NONE);
+    let id = second.call(9, &join("")).await.member_id;
+    let second_joins = second.send(9, &join(&id)).await;
+    while client_code(&mut first, &joined).await == ErrorCode::NONE {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(stranger.call(9, &join("nobody")).await.error_code, ErrorCode::UNKNOWN_MEMBER_ID);
+    let nobody = JoinGroupResponse { member_id: "nobody".into(), ..joined.clone() };
+    assert_eq!(sync_alone(&mut stranger, &nobody).await, ErrorCode::UNKNOWN_MEMBER_ID);
+    assert_eq!(client_code(&mut stranger, &nobody).await, ErrorCode::UNKNOWN_MEMBER_ID);
+    let rejoined = first.call(9, &join(&joined.member_id)).await;
+    let other = second.receive::<JoinGroupRequest>(9, second_joins).await;
+    assert_eq!(other.generation_id, rejoined.generation_id);
+}
+
 /// A static member that comes back keeps its place; the one it replaces is told so.
 #[tokio::test]
 async fn trap_static_members_are_fenced_by_their_successors() {

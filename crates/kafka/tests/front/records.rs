@@ -78,6 +78,34 @@ async fn topic_id(client: &mut Client, name: &str) -> Uuid {
     client.call(12, &MetadataRequest { topics, ..Default::default() }).await.topics[0].topic_id
 }
 
+/// The timeout of a producer is for other replicas. Where there are none Kafka does not wait, and some
+/// clients send 0.
+#[tokio::test]
+async fn a_timeout_of_nothing_is_time_enough() {
+    let served = serve().await;
+    let mut client = served.connect().await;
+    client.create_topic("t", 1, &[]).await;
+    for acks in [1, -1] {
+        let request = ProduceRequest { timeout_ms: 0, ..produce("t", 0, acks, batch(&["x"])) };
+        assert_eq!(only_partition(&mut client.call(9, &request).await).error_code, ErrorCode::NONE);
+    }
+}
+
+/// Clients split a batch that is told to be too large; any other code makes them drop or repeat it.
+#[tokio::test]
+async fn trap_a_batch_above_the_limit_is_told_to_be_too_large() {
+    let served = serve().await;
+    let mut client = served.connect().await;
+    client.create_topic("t", 1, &[]).await;
+    let limit = 1_048_588;
+    let overhead = batch(&[&"x".repeat(1 << 19)]).len() - (1 << 19);
+    let largest = batch(&[&"x".repeat(limit - overhead)]);
+    assert_eq!(largest.len(), limit);
+    assert_eq!(client.append("t", 0, largest).await, 0);
+    let refused = client.produce("t", 0, batch(&[&"x".repeat(limit - overhead + 1)])).await;
+    assert_eq!(refused.error_code, ErrorCode::MESSAGE_TOO_LARGE);
+}
+
 /// Some brokers answer all the same, and clients take that answer for the next request's.
 #[tokio::test]
 async fn trap_acks_0_gets_no_answer() {
