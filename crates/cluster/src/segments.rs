@@ -23,6 +23,9 @@ const LINGER: Duration = Duration::from_millis(10);
 /// With this much unwritten in a shard, nothing is left to gather.
 const HURRY_BYTES: usize = 1 << 20;
 
+/// How long a disk that is full is left alone before it is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(200);
+
 /// Which shards have something to be written.
 #[derive(Default)]
 pub(crate) struct SegmentQueue {
@@ -156,16 +159,25 @@ impl SegmentDriver {
         Ok(progress.more && progress.bytes > 0)
     }
 
-    /// Runs the writers in turn until the given shards have nothing left.
-    fn run(&mut self, mut shards: BTreeSet<ShardId>) -> Result<(), WriteError> {
+    /// Runs the writers in turn until the given shards have nothing left. Returns those for which the
+    /// disk has no room: what they have to write waits in memory and in the journal.
+    fn run(&mut self, mut shards: BTreeSet<ShardId>) -> Result<BTreeSet<ShardId>, WriteError> {
+        let mut waiting = BTreeSet::new();
         while !shards.is_empty() {
             for id in shards.clone() {
-                if !self.run_once(id)? {
-                    shards.remove(&id);
+                match self.run_once(id) {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(WriteError::Full(error)) => {
+                        tracing::warn!(shard = %id, %error, "segment writes wait for the disk");
+                        waiting.insert(id);
+                    }
+                    Err(error) => return Err(error),
                 }
+                shards.remove(&id);
             }
         }
-        Ok(())
+        Ok(waiting)
     }
 
     fn die(&self, error: &WriteError) {
@@ -178,12 +190,19 @@ impl SegmentDriver {
     pub(crate) fn run_thread(mut self, queue: &SegmentQueue) {
         loop {
             let (shards, closed) = queue.take_blocking();
-            if let Err(error) = self.run(shards) {
-                queue.close();
-                return self.die(&error);
-            }
+            let full = match self.run(shards) {
+                Ok(full) => full,
+                Err(error) => {
+                    queue.close();
+                    return self.die(&error);
+                }
+            };
             if closed {
                 return;
+            }
+            if !full.is_empty() {
+                std::thread::sleep(FULL_RETRY);
+                full.into_iter().for_each(|id| queue.add(id, false));
             }
         }
     }
@@ -192,12 +211,19 @@ impl SegmentDriver {
     pub(crate) async fn run_task(mut self, queue: Arc<SegmentQueue>) {
         loop {
             let (shards, closed) = queue.take_async().await;
-            if let Err(error) = self.run(shards) {
-                queue.close();
-                return self.die(&error);
-            }
+            let full = match self.run(shards) {
+                Ok(full) => full,
+                Err(error) => {
+                    queue.close();
+                    return self.die(&error);
+                }
+            };
             if closed {
                 return;
+            }
+            if !full.is_empty() {
+                tokio::time::sleep(FULL_RETRY).await;
+                full.into_iter().for_each(|id| queue.add(id, false));
             }
             tokio::task::yield_now().await;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{NoTransport, ProposeError};
-use weir_log::disk::{Fault, FaultKind, Operation};
+use weir_log::disk::{Disk, Fault, FaultKind, Operation};
 use weir_model::ShardId;
 use weir_model::command::{Command, Outcome};
 
@@ -142,6 +142,35 @@ fn a_full_disk_refuses_records_and_nothing_else_and_clears_by_itself() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(matches!(shard.propose(large(0)).await, Ok(Outcome::Appended(_))));
         assert_eq!(*machine.fatal.lock(), Vec::<String>::new());
+        node.shutdown().await;
+    });
+}
+
+#[test]
+fn a_disk_that_others_have_filled_is_waited_for_by_segment_writes() {
+    run(async {
+        let machine = Machine::alone(350);
+        let node = machine.start().await;
+        let shard = node.shard(SHARD).expect("the shard");
+        open_partition(shard).await;
+        put(shard, "first").await.expect("an append");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // Nobody has asked yet how much space is left.
+        machine.disk.set_capacity(Some(1 << 40));
+        let used = (1 << 40) - machine.disk.available_space(Path::new("/data")).expect("the space");
+        machine.disk.set_capacity(Some(used));
+        let large = "x".repeat(10_000);
+        put(shard, &large).await.expect("an append");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(values(shard).len(), 2, "what waits can be read");
+        assert!(shard.view().unwritten_bytes() > 10_000);
+        machine.disk.set_capacity(None);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(shard.view().unwritten_bytes(), 0);
+        node.shutdown().await;
+        assert_eq!(*machine.fatal.lock(), Vec::<String>::new());
+        let node = machine.start().await;
+        assert_eq!(values(node.shard(SHARD).expect("the shard")), ["first", large.as_str()]);
         node.shutdown().await;
     });
 }
