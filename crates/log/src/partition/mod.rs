@@ -171,7 +171,11 @@ impl PartitionLog {
     /// Takes over what is unsynced.
     pub fn take_dirty(&mut self) -> DirtyFiles {
         let mut dirty = DirtyFiles::new();
-        for segment in std::mem::take(&mut self.dirty) {
+        // A segment of which nothing is written yet is no part of the log; it is begun again.
+        let (begun, written): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.dirty).into_iter().partition(|segment| segment.entry().bytes == 0);
+        self.dirty = begun;
+        for segment in written {
             if let Some(file) = segment.take_unsynced(&self.shared.handles) {
                 dirty.segments.push((segment, file));
             }
@@ -237,6 +241,11 @@ impl PartitionLog {
         base: Offset,
         first_time: TimestampMs,
     ) -> Result<Arc<Segment>, PartitionError> {
+        // An append to it failed earlier: its file is ours, whatever of that append is in it.
+        if let Some(begun) = self.dirty.iter().find(|s| s.base == base && s.entry().bytes == 0) {
+            check_not_failed(begun)?;
+            return Ok(Arc::clone(begun));
+        }
         let Shared { dir, handles, .. } = &*self.shared;
         if !self.dir_made {
             handles.disk().create_dir_all(dir)?;
@@ -255,17 +264,12 @@ impl PartitionLog {
         let segment = Arc::new(Segment::new(dir, handles, &entry, index));
         let path = segment.path(FileKind::Log);
         let file = handles.disk().open(&path, OpenMode::Create)?;
-        if file.len()? > 0 && !self.begun_before(base) {
+        if file.len()? > 0 {
             return Err(PartitionError::Unexpected { file: path });
         }
         segment.with_state(|state| state.unsynced = Some(file));
         self.dir_dirty = true;
         Ok(segment)
-    }
-
-    /// Whether an append to a new segment of that base failed earlier, so that its file is ours.
-    fn begun_before(&self, base: Offset) -> bool {
-        self.dirty.iter().any(|segment| segment.base == base && segment.entry().bytes == 0)
     }
 
     fn note_dirty(&mut self, segment: &Arc<Segment>) {

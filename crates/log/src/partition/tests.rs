@@ -439,6 +439,35 @@ fn a_full_disk_can_be_waited_for() {
 }
 
 #[test]
+fn a_checkpoint_between_two_attempts_on_a_full_disk_does_no_harm() {
+    let mut fixture = Fixture::new();
+    fixture.fill(30, 400);
+    fixture.log.roll();
+    // Of the new segment's first write only a part is done.
+    fixture.disk.set_capacity(Some(0));
+    let batches = [batch(30, 3, 4000, 0), batch(33, 3, 4000, 0)];
+    let used = (1 << 40) - {
+        fixture.disk.set_capacity(Some(1 << 40));
+        fixture.disk.available_space(Path::new(DIR)).unwrap()
+    };
+    fixture.disk.set_capacity(Some(used + 4096));
+    for _ in 0..2 {
+        let error = fixture.log.append(&batches, 0).unwrap_err();
+        assert!(matches!(&error, PartitionError::Disk(error) if error.is_no_space()), "{error}");
+        let (manifest, _) = fixture.checkpoint();
+        assert_eq!(manifest.end, 30);
+    }
+    fixture.disk.set_capacity(None);
+    fixture.log.append(&batches, 0).unwrap();
+    let (manifest, _) = fixture.checkpoint();
+    assert_eq!(manifest.end, 36);
+    assert_eq!(fixture.log.dirty_files(), 0);
+    fixture.disk.crash();
+    fixture.reopen(&manifest);
+    assert_eq!(headers(&fixture.log.reader(), 30, 1 << 20), [(30, 32), (33, 35)]);
+}
+
+#[test]
 fn a_failed_write_is_not_papered_over() {
     let mut fixture = Fixture::new();
     fixture.fill(3, 400);

@@ -274,6 +274,8 @@ impl State {
 enum Failure {
     Down,
     Power,
+    /// There is not enough space: what fits is written.
+    Full,
     Planned(FaultKind),
 }
 
@@ -286,7 +288,7 @@ impl Failure {
             Failure::Planned(FaultKind::Io) => {
                 DiskError::new(operation, path, DiskErrorKind::Io, "input/output error (simulated)")
             }
-            Failure::Planned(FaultKind::NoSpace) => no_space(operation, path),
+            Failure::Full | Failure::Planned(FaultKind::NoSpace) => no_space(operation, path),
         }
     }
 }
@@ -519,16 +521,21 @@ impl File for SimFile {
             };
             let new_len = old_len.max(position + bytes.len() as u64);
             let more = space_of(new_len) - space_of(old_len);
+            let failure = failure.or_else(|| (!state.has_room(more)).then_some(Failure::Full));
             match &failure {
                 Some(Failure::Down | Failure::Planned(FaultKind::NoSpace)) => bytes.clear(),
+                Some(Failure::Full) => {
+                    let free = state.capacity.map_or(0, |capacity| capacity.saturating_sub(state.used));
+                    let end = space_of(old_len) + free / space_of(1) * space_of(1);
+                    bytes.truncate(end.saturating_sub(position) as usize);
+                }
                 Some(_) => bytes.truncate(state.seed.below(bytes.len() as u64 + 1) as usize),
-                None if !state.has_room(more) => return Err(no_space("write", &self.path)),
                 None => {}
             }
             let State { files, seed, .. } = &mut *state;
             if let Some(file) = files.get_mut(&self.id).filter(|_| !bytes.is_empty()) {
                 file.content.write(&bytes, position, seed);
-                state.used += more;
+                state.measure();
             }
             failure.map_or(Ok(()), |failure| Err(failure.at("write", &self.path)))
         })
