@@ -444,7 +444,10 @@ async fn watch_leadership(replica: Arc<Replica>) {
     }
     let why = replica.raft.metrics().borrow_watched().running_state.clone();
     let why = why.err().map_or_else(|| "it has stopped".to_owned(), |fatal| fatal.to_string());
-    tracing::error!(shard = %replica.shard, why, "a replica has stopped");
+    // At a planned stop every replica stops, and nobody needs to be alarmed.
+    if replica.closed() != Some(ProposeError::ShuttingDown) {
+        tracing::error!(shard = %replica.shard, why, "a replica has stopped");
+    }
     replica.close(ProposeError::Stopped(why));
     replica.leadership.send_replace(Leadership::default());
 }
