@@ -48,6 +48,12 @@ impl ApiError {
         ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message, remedy)
     }
 
+    pub(crate) fn other_site() -> ApiError {
+        let message = "a page of another site may not change anything here";
+        let remedy = "use the command line, or a client that is not a browser";
+        ApiError::new(StatusCode::FORBIDDEN, "other_site", message, remedy)
+    }
+
     pub(crate) fn unknown_topic(name: &str) -> ApiError {
         AdminError::UnknownTopic(name.to_owned()).into()
     }

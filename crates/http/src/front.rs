@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use weir_broker::Broker;
@@ -106,6 +109,23 @@ pub(crate) fn router(front: Arc<Front>, body_bytes_max: usize) -> Router {
         .nest("/api/v1", api::routes())
         .fallback(async || ApiError::no_such_path())
         .method_not_allowed_fallback(async || ApiError::no_such_method())
+        .layer(middleware::from_fn(refuse_other_sites))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(front)
+}
+
+/// Nobody has to authenticate here, so a page of some other site, open in the operator's browser, must not
+/// be able to act in the operator's name. Browsers say where a request comes from; other clients do not.
+async fn refuse_other_sites(request: Request, next: Next) -> Response {
+    if may_act(&request) { next.run(request).await } else { ApiError::other_site().into_response() }
+}
+
+fn may_act(request: &Request) -> bool {
+    let headers = request.headers();
+    if matches!(*request.method(), Method::GET | Method::HEAD) || !headers.contains_key(header::ORIGIN) {
+        return true;
+    }
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
+    origin.is_some() && origin == text(header::HOST)
 }

@@ -27,6 +27,7 @@ fn says_where_it_listens_once_it_does_and_stops_with_0() {
         }
         let ended = server.end(signal);
         assert_eq!(ended.status, Some(0), "{}", ended.err);
+        assert!(!ended.err.contains("ERROR") && !ended.err.contains("WARN"), "{}", ended.err);
     }
 }
 

@@ -177,18 +177,27 @@ fn health_metrics_and_errors_of_the_admin_api() {
         assert!(answer["message"].as_str().is_some_and(|words| !words.is_empty()), "{answer}");
         assert!(answer["remedy"].as_str().is_some_and(|words| !words.is_empty()), "{answer}");
     }
+    let host = server.http.trim_start_matches("http://");
+    for (origin, status) in [(server.http.as_str(), 201), ("http://evil.example", 403), ("null", 403)] {
+        let request =
+            format!("POST /api/v1/topics HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close");
+        assert_eq!(http_with_head(&server.http, &request, r#"{"name": "o"}"#).0, status, "{origin}");
+    }
     let large = format!(r#"{{"name": "{}"}}"#, "x".repeat(2 << 20));
     assert_eq!(http(&server.http, "POST /api/v1/topics", &large).0, 413);
 }
 
 /// One request over a socket of its own: status and body.
 fn http(server: &str, request: &str, body: &str) -> (u16, String) {
+    let host = server.trim_start_matches("http://");
+    let head = format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close");
+    http_with_head(server, &head, body)
+}
+
+fn http_with_head(server: &str, request: &str, body: &str) -> (u16, String) {
     use std::io::{Read, Write};
     let mut socket = std::net::TcpStream::connect(server.trim_start_matches("http://")).expect("it listens");
-    let head = format!(
-        "{request} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
+    let head = format!("{request}\r\nContent-Length: {}\r\n\r\n", body.len());
     socket.write_all(head.as_bytes()).expect("it reads");
     // A server that refuses a large body may close before it has read all of it.
     let _ = socket.write_all(body.as_bytes());
