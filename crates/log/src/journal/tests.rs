@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_model::ShardId;
 
+use parking_lot::Mutex;
+
 use super::format::{GroupHeader, RecordHeader};
 use super::*;
 use crate::disk::{Fault, FaultKind, Operation, SimDisk};
@@ -240,6 +242,96 @@ fn a_file_whose_new_name_may_be_lost_is_not_written_to() {
         let there: Vec<Position> = recovered.iter().map(|record| record.position).collect();
         assert!(synced.iter().all(|position| there.contains(position)), "seed {seed}");
     }
+}
+
+/// A file during whose first read something happens.
+struct Interrupted {
+    file: Arc<dyn File>,
+    by: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl std::fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl File for Interrupted {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> Result<usize, DiskError> {
+        if let Some(interrupt) = self.by.lock().take() {
+            interrupt();
+        }
+        self.file.read_at(buffer, position)
+    }
+    fn try_read_cached(&self, buffer: &mut [u8], position: u64) -> Result<Option<usize>, DiskError> {
+        self.file.try_read_cached(buffer, position)
+    }
+    fn write_at(&self, slices: &[std::io::IoSlice<'_>], position: u64) -> Result<(), DiskError> {
+        self.file.write_at(slices, position)
+    }
+    fn allocate(&self, len: u64) -> Result<(), DiskError> {
+        self.file.allocate(len)
+    }
+    fn set_len(&self, len: u64) -> Result<(), DiskError> {
+        self.file.set_len(len)
+    }
+    fn sync_data(&self) -> Result<(), DiskError> {
+        self.file.sync_data()
+    }
+    fn len(&self) -> Result<u64, DiskError> {
+        self.file.len()
+    }
+}
+
+#[test]
+fn a_record_that_is_written_over_while_it_is_read_is_not_mistaken_for_another() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let old = append(&mut journal, 1, &[1; 3000]).unwrap();
+    let reader = JournalReader::default();
+    let readers = reader.clone();
+    let interrupt = move || {
+        let last = loop {
+            let last = append(&mut journal, 1, &[2; 3000]).unwrap();
+            if journal.files().len() == 2 {
+                break last;
+            }
+        };
+        journal.sync().unwrap();
+        journal.release_below(last).unwrap();
+        readers.remove_below(journal.files()[0].base.0);
+        // Fills the second file and half of the first one, which is the third now.
+        for _ in 0..10 {
+            append(&mut journal, 1, &[3; 3000]).unwrap();
+        }
+        assert_eq!(journal.files()[1].number, 3);
+    };
+    let path = path_of(1);
+    let file: Arc<dyn File> = Arc::new(Interrupted {
+        file: disk.open(&path, OpenMode::Read).unwrap(),
+        by: Mutex::new(Some(Box::new(interrupt))),
+    });
+    reader.add(Arc::new(ReadableFile { path, base: 0, capacity: 32 << 10, file }));
+    assert_eq!(reader.read(old), Err(JournalError::Released(old)));
+}
+
+#[test]
+fn damage_to_what_is_not_needed_any_more_stops_nothing() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    let mut last = Position(0);
+    while journal.files().len() < 3 {
+        last = append(&mut journal, 1, &[1; 3000]).unwrap();
+    }
+    journal.sync().unwrap();
+    disk.fail(Fault { operation: Operation::Name, after: 0, kind: FaultKind::Io });
+    journal.release_below(last).unwrap_err();
+    drop(journal);
+    disk.crash();
+    assert!(disk.flip_bit(&path_of(2), 4096 + 100, 1));
+    let (journal, recovered, report) = open(&disk);
+    assert_eq!((recovered.len(), recovered[0].position), (1, last));
+    assert_eq!((report.cut, journal.files().len()), (None, 1));
 }
 
 #[test]
