@@ -24,12 +24,12 @@ use crate::clock::Clock;
 use crate::errors::{ProposeError, StartError};
 use crate::handle::ShardHandle;
 use crate::journal::driver::{self, JournalDriver, JournalStatus};
-use crate::journal::queue::JournalQueue;
+use crate::journal::queue::{JournalQueue, Request};
 use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
 use crate::proposer::{COMMANDS_WAITING_MAX, Proposer};
 use crate::raft::codec::decode_stored_membership;
-use crate::raft::log::{LogRecovery, LogStore, ShardLog};
+use crate::raft::log::{Dropped, LogRecovery, LogStore, ShardLog};
 use crate::raft::machine::{MachineStatus, StateMachine};
 use crate::raft::network::Network;
 use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
@@ -55,6 +55,8 @@ struct OpenedShard {
     writer: SegmentWriter,
     checkpoint: Option<SnapshotMeta>,
     log: Arc<ShardLog>,
+    /// Entries in the journal that must be truncated before others are appended.
+    dropped: Option<Dropped>,
 }
 
 /// What all shards of a node share.
@@ -129,7 +131,11 @@ pub(super) async fn start(
     let mut parts = BTreeMap::new();
     let mut writers = BTreeMap::new();
     for (id, opened) in opened.shards {
-        let OpenedShard { shard, writer, checkpoint, log } = opened;
+        let OpenedShard { shard, writer, checkpoint, log, dropped } = opened;
+        if let Some(Dropped { after, .. }) = dropped {
+            let truncated = shared.queue.push(Request::Truncate { shard: id, after }).await;
+            truncated.map_err(|error| StartError::Raft { shard: id, why: error.to_string() })?;
+        }
         let gate = Arc::new(Gate::new(
             shared.options.admission_bytes_max,
             Arc::clone(&space),
@@ -210,7 +216,7 @@ fn open_shard(
     disk: &Arc<dyn Disk>,
     shards_dir: &Path,
     id: ShardId,
-    recovery: LogRecovery,
+    mut recovery: LogRecovery,
 ) -> Result<OpenedShard, StartError> {
     let failed = |why: String| StartError::Shard { shard: id, why };
     let dir: PathBuf = shards_dir.join(id.to_string());
@@ -225,12 +231,19 @@ fn open_shard(
         let directory = options.data_dir.join("journal");
         return Err(StartError::MissingVote { directory, shard: id, applied: covered.index });
     }
+    // Others may have what is lost here; a replica of theirs must not go on with less than it has said.
+    let is_alone = options.voters == [options.node];
+    let accepts = is_alone && options.journal.accept_loss_from.is_some();
+    let dropped = if accepts { recovery.drop_behind_loss(covered) } else { None };
+    if let Some(Dropped { from, to, .. }) = dropped {
+        tracing::error!(shard = %id, from, to, "entries are lost or follow on lost ones, and are dropped");
+    }
     recovery.finish(&log, covered).map_err(|(from, to)| StartError::MissingEntries {
         shard: id,
         from,
         to,
     })?;
-    Ok(OpenedShard { shard, writer, checkpoint, log })
+    Ok(OpenedShard { shard, writer, checkpoint, log, dropped })
 }
 
 /// What a shard's checkpoint is to the consensus library. A shard that never had an entry has none.

@@ -243,9 +243,35 @@ impl State {
 pub(crate) struct LogRecovery {
     vote: Option<Vote>,
     committed: Option<LogId>,
+    /// Entries without holes between them, rising. All but the last are below what a checkpoint
+    /// covers, or before a loss.
+    runs: Vec<Run>,
+}
+
+/// Entries that follow each other.
+#[derive(Default)]
+struct Run {
     /// Index of the first entry.
     first: u64,
+    /// Term, bytes and place of each.
     entries: VecDeque<(u64, u32, Position)>,
+}
+
+impl Run {
+    /// Index behind the last entry.
+    fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+}
+
+/// Entries that cannot be used because some before them are lost.
+pub(crate) struct Dropped {
+    /// The last entry that can be.
+    pub after: Option<LogId>,
+    /// First index that is lost or cannot be used.
+    pub from: u64,
+    /// The last.
+    pub to: u64,
 }
 
 impl LogRecovery {
@@ -268,9 +294,7 @@ impl LogRecovery {
             records::TRUNCATE => {
                 let after = records::decode_log_id_record(payload()).map_err(|e| e.to_string())?;
                 let keep_below = after.map_or(0, |id| id.index + 1);
-                while self.first + self.entries.len() as u64 > keep_below && self.entries.pop_back().is_some()
-                {
-                }
+                self.truncate(keep_below);
             }
             records::ENTRY => {
                 let id = decode_entry_id(&record.payload).map_err(|e| e.to_string())?;
@@ -282,17 +306,46 @@ impl LogRecovery {
     }
 
     fn take_entry(&mut self, id: LogId, bytes: usize, position: Position) -> Result<(), String> {
-        let next = self.first + self.entries.len() as u64;
-        if self.entries.is_empty() || id.index > next {
+        let next = self.runs.last().map(Run::end);
+        match next {
+            Some(next) if id.index < next => {
+                return Err(format!("entry {id} follows entry {} without a truncation", next - 1));
+            }
+            Some(next) if id.index == next => {}
             // What came before was released or lies below a snapshot that was installed: whether
             // the checkpoint really has it is checked in `finish`.
-            self.entries.clear();
-            self.first = id.index;
-        } else if id.index < next {
-            return Err(format!("entry {id} follows entry {} without a truncation", next - 1));
+            _ => self.runs.push(Run { first: id.index, entries: VecDeque::new() }),
         }
-        self.entries.push_back((term_of(&id), bytes as u32, position));
+        if let Some(run) = self.runs.last_mut() {
+            run.entries.push_back((term_of(&id), bytes as u32, position));
+        }
         Ok(())
+    }
+
+    fn truncate(&mut self, keep_below: u64) {
+        while let Some(run) = self.runs.last_mut() {
+            while run.end() > keep_below && run.entries.pop_back().is_some() {}
+            if !run.entries.is_empty() {
+                return;
+            }
+            self.runs.pop();
+        }
+    }
+
+    /// Drops what lies behind entries that are neither here nor in the checkpoint, which nothing can
+    /// be applied without. To be asked for only when the operator has accepted a loss, and nobody else
+    /// has the entries. What is dropped must be truncated in the journal before anything is appended.
+    pub(crate) fn drop_behind_loss(&mut self, checkpoint: Option<LogId>) -> Option<Dropped> {
+        let covered = checkpoint.map_or(0, |id| id.index + 1);
+        let last = self.runs.last().filter(|run| run.first > covered)?;
+        let to = last.end() - 1;
+        self.runs.retain(|run| run.first <= covered);
+        let reaching = self.runs.last().filter(|run| run.end() > covered);
+        let kept = reaching.and_then(|run| Some((run.end(), run.entries.back()?.0)));
+        Some(match kept {
+            Some((end, term)) => Dropped { after: Some(log_id(term, end - 1)), from: end, to },
+            None => Dropped { after: checkpoint, from: covered, to },
+        })
     }
 
     /// The log, given what the shard's checkpoint covers. `Err` has the first and the last index of
@@ -301,27 +354,25 @@ impl LogRecovery {
         let mut state = log.state.lock();
         state.vote = self.vote;
         let covered = checkpoint.map_or(0, |id| id.index + 1);
-        if self.entries.is_empty() || self.first + (self.entries.len() as u64) < covered {
-            // Nothing beyond the checkpoint.
-            self.entries.clear();
-            self.first = covered;
-        }
-        if self.first > covered {
-            return Err((covered, self.first - 1));
+        // Without one that reaches the checkpoint there is nothing beyond it.
+        let run = self.runs.pop().filter(|run| run.end() >= covered);
+        let mut run = run.unwrap_or(Run { first: covered, entries: VecDeque::new() });
+        if run.first > covered {
+            return Err((covered, run.first - 1));
         }
         state.purged = checkpoint;
-        if self.first > 0 && self.first < covered {
+        if run.first > 0 && run.first < covered {
             // The entry before the first one is not known any more, but the first one is.
-            if let Some((term, ..)) = self.entries.pop_front() {
-                state.purged = Some(log_id(term, self.first));
-                self.first += 1;
+            if let Some((term, ..)) = run.entries.pop_front() {
+                state.purged = Some(log_id(term, run.first));
+                run.first += 1;
             }
-        } else if self.first == 0 {
+        } else if run.first == 0 {
             state.purged = None;
         }
-        state.first = self.first;
-        state.uncached_below = self.first;
-        for (term, bytes, position) in self.entries {
+        state.first = run.first;
+        state.uncached_below = run.first;
+        for (term, bytes, position) in run.entries {
             state.push(Slot { term, bytes, position: Some(position), entry: None });
         }
         state.applied_below = covered;

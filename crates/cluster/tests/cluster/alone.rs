@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_cluster::{NoTransport, Node};
-use weir_log::disk::Disk;
+use weir_log::disk::{Disk, OpenMode};
 use weir_log::journal::Position;
 use weir_model::command::{Command, Outcome};
 use weir_model::settings::PartitionSettings;
@@ -82,6 +82,57 @@ fn a_journal_that_is_gone_is_not_taken_for_a_new_one() {
         node.shutdown().await;
         machine.start().await.shutdown().await;
     });
+}
+
+/// What lies behind a loss cannot keep its offsets, so a loss that is accepted ends the log there.
+#[test]
+fn an_accepted_loss_leaves_what_was_before_it() {
+    for checkpointed in [false, true] {
+        run(async {
+            let machine = Machine::alone(4);
+            let node = machine.start().await;
+            let shard = node.shard(SHARD).expect("the shard");
+            open_partition(shard).await;
+            put(shard, "0").await.expect("an append");
+            let node = if checkpointed {
+                node.shutdown().await;
+                machine.start().await
+            } else {
+                node
+            };
+            let shard = node.shard(SHARD).expect("the shard");
+            for number in 1..30 {
+                put(shard, &number.to_string()).await.expect("an append");
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            machine.disk.crash();
+            node.abandon().await;
+
+            let path = Path::new("/data/journal/00000000000000000001.journal");
+            let damaged = machine.disk.open(path, OpenMode::Read).expect("the journal");
+            let mut bytes = vec![0; damaged.len().expect("its length") as usize];
+            damaged.read_at(&mut bytes, 0).expect("its bytes");
+            let at = bytes.windows(3).position(|at| at == [4, b'1', b'7']).expect("the record 17");
+            assert!(machine.disk.flip_bit(path, at as u64, 0));
+            let Err(refused) = machine.try_start(Arc::new(NoTransport)).await else { panic!("it started") };
+            assert!(refused.contains("corrupt"), "{refused}");
+
+            let accepting = machine.clone().tuned(|o| o.journal.accept_loss_from = Some(Position(0)));
+            let node = accepting.start().await;
+            let shard = node.shard(SHARD).expect("the shard");
+            let mut expected: Vec<String> = (0..17).map(|number| number.to_string()).collect();
+            assert_eq!(values(shard), expected);
+            assert_eq!(put(shard, "after").await, Ok(17));
+            expected.push("after".to_owned());
+            machine.disk.crash();
+            node.abandon().await;
+            for _ in 0..2 {
+                let node = machine.start().await;
+                assert_eq!(values(node.shard(SHARD).expect("the shard")), expected);
+                node.shutdown().await;
+            }
+        });
+    }
 }
 
 /// Appends until the power goes, at any operation of the disk, several times over; what was
