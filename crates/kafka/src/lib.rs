@@ -25,6 +25,5 @@ mod metrics;
 mod pipeline;
 mod request_memory;
 mod session;
-mod zstd_batches;
 
 pub use front::{KafkaFront, KafkaFrontOptions};

@@ -18,10 +18,7 @@ use crate::errors::Failure;
 use crate::fetch_sessions::{FetchContext, TopicRef, Wanted};
 use crate::pipeline::{Answer, Begun};
 use crate::session::{Call, read};
-use crate::zstd_batches::has_zstd_batch;
 
-/// First version whose clients know zstd.
-const ZSTD_FROM_VERSION: i16 = 10;
 /// Isolation level of a client that wants committed records only.
 const READ_COMMITTED: i8 = 1;
 
@@ -193,9 +190,8 @@ async fn read_partition(
     if read.bytes > limit && !room.first {
         return (data, true);
     }
-    if call.version < ZSTD_FROM_VERSION && has_zstd_batch(&read.chunks) {
-        return (failed(call, wanted.partition, ErrorCode::UNSUPPORTED_COMPRESSION_TYPE), false);
-    }
+    // Batches of zstd go to clients of every version, as real brokers of 4.x send them: only the reader
+    // can tell whether it knows zstd, and many that ask with an old version do.
     // Records may have been appended since; a client that sees records beyond the watermark takes the
     // answer for damaged.
     data.high_watermark = data.high_watermark.max(read.next_offset);
