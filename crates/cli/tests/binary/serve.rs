@@ -200,17 +200,23 @@ fn position_to_accept(path: &Path) -> String {
 }
 
 #[test]
-fn a_damaged_journal_stops_the_start_and_says_what_is_lost() {
+fn a_damaged_journal_stops_the_start_until_the_loss_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path();
     damaged_journal(path, "KILL");
     let checked = said(&mut weir(path, &["log", "verify", "data"]));
     assert_eq!(checked.status, Some(65), "{}", checked.out);
     let position = position_to_accept(path);
-    // What is lost stands nowhere else, so accepting it in the journal is not enough for the shard.
-    let (sentence, status) = refused(path, &["--journal-accept-loss-from", &position]);
-    assert_eq!(status, Some(65), "{sentence}");
-    assert!(sentence.contains("the journal lacks entries"), "{sentence}");
+    // What is lost stands nowhere else, and what follows on it cannot be applied without it.
+    let server = Server::start_with(path, &["--journal-accept-loss-from", &position]);
+    assert_eq!(said(&mut server.weir(path, &["consume", "t", "--until-end"])).ok(), "");
+    let sent = said_with_input(&mut server.weir(path, &["produce", "t"]), "anew\n");
+    assert_eq!(sent.ok(), "1 record(s) to t\n");
+    let ended = server.end("TERM");
+    assert!(ended.err.contains("entries are lost or follow on lost ones"), "{}", ended.err);
+    // From then on it starts as any other.
+    let server = Server::start(path);
+    assert_eq!(said(&mut server.weir(path, &["consume", "t", "--until-end"])).ok(), "anew\n");
 }
 
 #[test]

@@ -3,6 +3,28 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// A process that has not ended by then hangs. Far more than anything here takes.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
+
+/// Waits for the end of a process, and ends one that hangs.
+#[track_caller]
+fn ended(child: Child) -> Output {
+    let pid = child.id().to_string();
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(child.wait_with_output()));
+    match receive.recv_timeout(HANGS_AFTER) {
+        Ok(output) => output.expect("its output can be read"),
+        Err(_) => {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid]).status();
+            let output = receive.recv().expect("it ends when it is killed").expect("its output can be read");
+            panic!("it had not ended after {HANGS_AFTER:?}: {output:?}");
+        }
+    }
+}
 
 /// A command line of the binary in this directory, with none of our variables set.
 pub fn weir(dir: &Path, args: &[&str]) -> Command {
@@ -48,11 +70,14 @@ impl Said {
 }
 
 /// Runs a command line to its end.
+#[track_caller]
 pub fn said(command: &mut Command) -> Said {
-    command.stdin(Stdio::null()).output().expect("the binary runs").into()
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    ended(child.expect("the binary runs")).into()
 }
 
 /// Runs a command line to its end with this on standard input.
+#[track_caller]
 pub fn said_with_input(command: &mut Command, input: &str) -> Said {
     let mut child = command
         .stdin(Stdio::piped())
@@ -63,12 +88,13 @@ pub fn said_with_input(command: &mut Command, input: &str) -> Said {
     let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(input.as_bytes()).expect("the binary reads its input");
     drop(stdin);
-    child.wait_with_output().expect("the binary ends").into()
+    ended(child).into()
 }
 
 /// A server on free ports. Ends with the value, whatever happens.
 pub struct Server {
-    child: Child,
+    /// None when it has ended.
+    child: Option<Child>,
     /// Where Kafka clients connect.
     pub kafka: String,
     /// Where the admin API is.
@@ -116,10 +142,10 @@ impl Server {
         };
         match (address("kafka"), address("http"), lines.last().map(String::as_str)) {
             (Some(kafka), Some(http), Some("ready")) => {
-                Server { child, kafka, http: format!("http://{http}") }
+                Server { child: Some(child), kafka, http: format!("http://{http}") }
             }
             _ => {
-                let ended = child.wait_with_output().expect("it ends");
+                let ended = ended(child);
                 panic!("it did not start: {lines:?}: {}", String::from_utf8_lossy(&ended.stderr));
             }
         }
@@ -133,27 +159,26 @@ impl Server {
     }
 
     /// Sends a signal and waits for the end.
+    #[track_caller]
     pub fn end(mut self, signal: &str) -> Said {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill runs");
-        assert!(sent.success());
-        let mut err = String::new();
-        let mut stderr = self.child.stderr.take().expect("it is piped");
-        std::io::Read::read_to_string(&mut stderr, &mut err).expect("text");
-        let status = self.child.wait().expect("it ends").code();
-        Said { out: String::new(), err, status }
+        let child = self.child.take().expect("it is running");
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+        ended(child).into()
     }
 
     /// The process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().expect("it is running").id()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
