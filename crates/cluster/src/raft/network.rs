@@ -10,8 +10,8 @@ use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{AnyError, EmptyNode, OptionalSend};
 use weir_model::{NodeId, ShardId};
@@ -114,6 +114,13 @@ fn unexpected() -> RPCError<Config> {
     network_error("the answer is one to another question")
 }
 
+/// An append that was refused for want of entries that had been acknowledged when its answer came: it
+/// arrived before the append that brought them, as it may on another connection. Told of a conflict, the
+/// library would take the follower for one that has lost what it acknowledged.
+fn overtook() -> RPCError<Config> {
+    network_error("an append arrived before the one that it follows")
+}
+
 impl RaftNetworkV2<Config> for Peer {
     type SnapshotData = CheckpointHandle;
 
@@ -150,13 +157,17 @@ impl RaftNetworkV2<Config> for Peer {
             })
             .buffered(APPENDS_IN_FLIGHT_MAX);
         // What was sent behind an append that did not go through means nothing.
-        let answers = stream::unfold(Some(Box::pin(answers)), |answers| async move {
-            let mut answers = answers?;
+        let answers = stream::unfold(Some((Box::pin(answers), None)), |going_on| async move {
+            let (mut answers, acknowledged) = going_on?;
             match answers.next().await? {
-                Ok((result, whole)) => {
-                    let go_on = whole && result.is_ok();
-                    Some((Ok(result), go_on.then_some(answers)))
+                Ok((Ok(upto), whole)) => {
+                    let acknowledged = upto.max(acknowledged);
+                    Some((Ok(Ok(upto)), whole.then_some((answers, acknowledged))))
                 }
+                Ok((Err(StreamAppendError::Conflict(at)), _)) if Some(at) <= acknowledged => {
+                    Some((Err(overtook()), None))
+                }
+                Ok((refused, _)) => Some((Ok(refused), None)),
                 Err(error) => Some((Err(error), None)),
             }
         });

@@ -1,32 +1,41 @@
 //! What goes over the wire and into the journal comes back as it was; what is damaged is an error; and
 //! a log is read back from the journal's records as it was left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use openraft::entry::EntryPayload;
 use openraft::impls::EmptyNode;
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
+use openraft::network::{RPCOption, RaftNetworkFactory as _, RaftNetworkV2 as _};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, StreamAppendError, VoteRequest, VoteResponse,
+};
 use openraft::storage::RaftLogStorage as _;
 use openraft::{LogState, RaftLogReader as _};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use weir_log::journal::{JournalReader, Position, RecordKind, RecoveredRecord};
 use weir_model::command::Command;
 use weir_model::entry::Entry;
 use weir_model::wire::{Reader, Writer};
-use weir_model::{PartitionId, ShardId};
+use weir_model::{NodeId, PartitionId, ShardId};
 
 use super::codec::{
     decode_entry, decode_membership, decode_stored_membership, encode_entry, encode_membership,
     encode_stored_membership,
 };
 use super::log::{LogRecovery, LogStore, ShardLog};
+use super::network::Network;
 use super::rpc::{Answer, Request};
-use super::types::{LogId, Membership, Proposal, RaftEntry, StoredMembership, Vote, log_id};
+use super::types::{Config, LogId, Membership, Proposal, RaftEntry, StoredMembership, Vote, log_id};
 use crate::blocking::Blocking;
 use crate::journal::queue::JournalQueue;
 use crate::journal::records;
 use crate::options::Drive;
+use crate::transport::{Transport, TransportFuture};
 
 fn joint() -> Membership {
     let configs = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4])];
@@ -299,4 +308,55 @@ fn key_ids_are_the_last_of_each_term() {
     assert_eq!(ids(&mut store, log_id(1, 0), log_id(5, 5)), [log_id(1, 0), log_id(2, 3), log_id(5, 5)]);
     assert_eq!(ids(&mut store, log_id(2, 2), log_id(5, 4)), [log_id(2, 3), log_id(5, 4)]);
     assert_eq!(ids(&mut store, log_id(5, 5), log_id(5, 5)), [log_id(5, 5)]);
+}
+
+/// Answers appends, one after the other, as it is told to.
+struct Scripted(Mutex<VecDeque<AppendEntriesResponse<Config>>>);
+
+impl Transport for Scripted {
+    fn call(&self, _: NodeId, _: ShardId, _: Vec<Bytes>) -> TransportFuture<'_> {
+        let answer = self.0.lock().pop_front().expect("an answer for each append");
+        Box::pin(async move { Ok(Answer::Append(answer).encode()) })
+    }
+}
+
+/// What the library hears of appends of one entry each, the first behind index 7.
+fn heard_of_appends(answers: &[AppendEntriesResponse<Config>]) -> Vec<String> {
+    let transport = Arc::new(Scripted(Mutex::new(answers.to_vec().into())));
+    let mut network = Network { node: NodeId(1), shard: ShardId(1), transport };
+    let append = |index: u64| AppendEntriesRequest {
+        vote: Vote::new_committed(3, 1),
+        prev_log_id: Some(log_id(3, index - 1)),
+        entries: vec![commands(3, index, 10)],
+        leader_commit: None,
+    };
+    let appends: Vec<_> = (8..8 + answers.len() as u64).map(append).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut peer = network.new_client(2, &EmptyNode::new()).await;
+        let option = RPCOption::new(Duration::from_secs(1));
+        let heard = peer.stream_append(stream::iter(appends), option).await.expect("a stream");
+        heard
+            .map(|heard| match heard {
+                Ok(Ok(upto)) => format!("has {:?}", upto.map(|id| id.index)),
+                Ok(Err(StreamAppendError::Conflict(at))) => format!("lacks {}", at.index),
+                Ok(Err(StreamAppendError::HigherVote(vote))) => format!("obeys {vote}"),
+                Err(error) => format!("failed: {error}"),
+            })
+            .collect()
+            .await
+    })
+}
+
+#[test]
+fn an_append_that_overtook_another_is_not_a_follower_that_lost_its_log() {
+    use AppendEntriesResponse::{Conflict, PartialSuccess, Success};
+    assert_eq!(heard_of_appends(&[Success, Success]), ["has Some(8)", "has Some(9)"]);
+    assert_eq!(heard_of_appends(&[Conflict, Success]), ["lacks 7"]);
+    let overtaken = heard_of_appends(&[Success, Success, Conflict, Success]);
+    assert_eq!(overtaken[..2], ["has Some(8)", "has Some(9)"]);
+    assert!(overtaken[2].contains("arrived before the one that it follows"), "{overtaken:?}");
+    assert_eq!(overtaken.len(), 3, "what was sent behind it means nothing");
+    let partial = heard_of_appends(&[Success, PartialSuccess(Some(log_id(3, 8))), Success]);
+    assert_eq!(partial, ["has Some(8)", "has Some(8)"], "what was sent behind it means nothing");
 }
