@@ -24,10 +24,10 @@ test: ## everything that a change must pass: format, lints, build, tests, tidine
 test-long: ## 1,000 kills, Kafka's own dump tool, whole foreign suites, licences (hours)
 	@suites/stages test-long
 
-# WRITE=1 puts the result into docs/benchmarks.md.
+# GROUPS="produce latency" measures only these; WRITE=1 puts the result into docs/benchmarks.md.
 bench: ## Weir beside the real Apache Kafka, same machine and client (QUICK=1: under three minutes)
 	cargo build --release --locked --package weir
-	@bench/run $(if $(QUICK),--quick) $(if $(WRITE),--write)
+	@bench/run $(GROUPS) $(if $(QUICK),--quick) $(if $(WRITE),--write)
 
 FUZZ_SECONDS ?= 60
 fuzz: ## every parser under libFuzzer, FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)

@@ -28,7 +28,7 @@ class Batch:
     leader_epoch: int
 
 
-def _receive(connection: socket.socket, length: int) -> bytes:
+def receive(connection: socket.socket, length: int) -> bytes:
     parts = []
     while length:
         part = connection.recv(min(length, 1 << 20))
@@ -43,10 +43,10 @@ def call(connection: socket.socket, key: int, version: int, body: bytes) -> byte
     """One request with header version 1, and the body of its answer."""
     header = struct.pack(">hhih", key, version, 1, 5) + b"suite"
     connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-    (length,) = struct.unpack(">i", _receive(connection, 4))
+    (length,) = struct.unpack(">i", receive(connection, 4))
     if not 4 <= length <= FRAME_BYTES_MAX:
         raise ValueError(f"an answer of {length} bytes")
-    return _receive(connection, length)[4:]
+    return receive(connection, length)[4:]
 
 
 def batches(bootstrap: str, topic: str, partition: int) -> list[Batch]:

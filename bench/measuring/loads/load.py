@@ -1,0 +1,58 @@
+"""What all loads have in common: the case, the broker, how long, and the pause before each measurement."""
+
+import os
+import time
+from dataclasses import dataclass
+
+from .. import Fault, machine
+from ..cases import Case
+from ..peers import Peer
+
+SPACE_SECONDS = 150
+SPACE_SPARE_BYTES = 8 << 30
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How long and how much; a case says what, and this says how far it is driven."""
+
+    seconds: float
+    warm_seconds: float
+    idle_seconds: float
+    settle_seconds: float
+    # What one measurement may write, so that a fast disk does not fill within a round.
+    bytes_max: int
+    # What is stored before it is read, and before the broker is killed.
+    consume_bytes: int
+    restart_bytes: int
+
+
+class Load:
+    """The base of all loads."""
+
+    def __init__(self, case: Case, peer: Peer | None, scale: Scale):
+        self.case = case
+        self.peer = peer
+        self.scale = scale
+
+    def prepare(self) -> None:
+        """Once, before the first round."""
+
+    def measure(self) -> dict[str, float]:
+        raise NotImplementedError
+
+    def commands(self) -> list[str]:
+        """The load generators' command lines, for the page."""
+        return []
+
+    def pause(self) -> None:
+        os.sync()
+        time.sleep(self.scale.idle_seconds)
+
+    def await_space(self, needed: int) -> None:
+        """Apache Kafka removes the files of a deleted topic only a minute later."""
+        deadline = time.monotonic() + SPACE_SECONDS
+        while machine.free_bytes(self.peer.place) < needed + SPACE_SPARE_BYTES:
+            if time.monotonic() > deadline:
+                raise Fault(f"{self.case.name}: less than {needed + SPACE_SPARE_BYTES:,} bytes free for the data")
+            time.sleep(1)

@@ -1,0 +1,203 @@
+"""The brokers that are measured, as processes that are watched.
+
+`kafka-flush` is a second node of the same Apache Kafka whose default of the topic setting
+`flush.messages` is 1: it syncs every batch before it acknowledges it, which is what Weir always does.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.broker import Broker, BrokerFailed, kafka, weir
+
+from . import Fault, machine, processes, topics
+
+# Ends a child when the thread that started it ends in whatever way; it replaces itself by the child.
+TIED = ["setpriv", "--pdeathsig", "KILL", "--"]
+GONE_SECONDS = 30
+DELETED_SECONDS = 120
+# Fewer flushes of the disk than this mean that nothing was synced, whatever the settings say.
+FLUSHES_PER_SECOND_LEAST = 1.0
+NEVER = str(2**63 - 1)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One broker with one durability."""
+
+    title: str
+    make: Callable[[Path], Broker]
+    # Setting of a topic by which the durability is checked, and its value.
+    durability: tuple[str, str]
+    synced: str
+    syncs: bool
+
+
+KINDS = {
+    "weir": Kind(
+        "Weir",
+        lambda path: weir(path, profile="release"),
+        ("weir.durability", "sync"),
+        "Weir: every record by `fdatasync` before it is acknowledged.",
+        syncs=True,
+    ),
+    "kafka": Kind(
+        "Kafka",
+        kafka,
+        ("flush.messages", NEVER),
+        "Kafka: acknowledged from the page cache, its default; the operating system writes later.",
+        syncs=False,
+    ),
+    "kafka-flush": Kind(
+        "Kafka, flush.messages=1",
+        lambda path: kafka(path, settings={"log.flush.interval.messages": "1"}),
+        ("flush.messages", "1"),
+        "Kafka with `flush.messages=1`: every batch is synced before it is acknowledged.",
+        syncs=True,
+    ),
+}
+
+
+class Peer:
+    """One running broker."""
+
+    def __init__(self, name: str, place: Path):
+        self.name = name
+        self.kind = KINDS[name]
+        self.place = place
+        place.mkdir()
+        self.broker = self._made()
+        self.topics_made = 0
+        # Topics that several cases read, by what is in them.
+        self.filled: dict[tuple, str] = {}
+
+    def _made(self) -> Broker:
+        broker = self.kind.make(self.place / "data")
+        broker.command = [*TIED, *broker.command]
+        return broker
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def check_running(self) -> None:
+        if not self.broker.running():
+            raise Fault(f"{self.kind.title} has ended\n{self.broker.log_tail()}")
+
+    def pids(self) -> list[int]:
+        self.check_running()
+        return processes.tree(self.broker.pid)
+
+    def cpu_seconds(self) -> float:
+        return processes.cpu_seconds(self.pids())
+
+    def memory(self) -> processes.Memory:
+        return processes.memory(self.pids())
+
+    def heap_used_mib(self) -> float | None:
+        """What lives in the JVM's heap, garbage included; None for a broker without one."""
+        jvm = self.pids()[-1]
+        if "java" not in Path(f"/proc/{jvm}/comm").read_text() or not shutil.which("jcmd"):
+            return None
+        told = subprocess.run(["jcmd", str(jvm), "GC.heap_info"], capture_output=True, text=True).stdout
+        used = re.search(r"heap\s+total.*?used (\d+)K", told)
+        return int(used[1]) / 1024 if used else None
+
+    def __enter__(self) -> "Peer":
+        try:
+            self.broker.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """`kill -9`, and only back when nothing of the process is left: a port and a lock are free again."""
+        pids = processes.tree(self.broker.pid) if self.broker.process else []
+        self.broker.kill()
+        deadline = time.monotonic() + GONE_SECONDS
+        while not processes.gone(pids):
+            if time.monotonic() > deadline:
+                raise Fault(f"{self.kind.title} does not die of `kill -9`")
+            time.sleep(0.001)
+
+    def await_deleted(self) -> None:
+        """Apache Kafka keeps the files of a deleted topic open for another minute."""
+        deadline = time.monotonic() + DELETED_SECONDS
+        while any((self.place / "data").glob("log/*-delete")):
+            if time.monotonic() > deadline:
+                raise Fault(f"{self.kind.title} still has files of deleted topics after {DELETED_SECONDS} s")
+            time.sleep(0.5)
+
+    def fresh(self) -> None:
+        """The same broker without any data, as after its installation."""
+        self.kill()
+        shutil.rmtree(self.place / "data", ignore_errors=True)
+        self.broker = self._made()
+        self.broker.start()
+
+    def new_topic(self, partitions: int) -> str:
+        """A topic whose durability is the one that the row says."""
+        self.topics_made += 1
+        name = f"bench-{self.topics_made}"
+        topics.create(self.bootstrap, name, partitions)
+        setting, wanted = self.kind.durability
+        found = topics.setting(self.bootstrap, name, setting)
+        if found != wanted:
+            raise Fault(f"{self.kind.title}: {setting} of {name} is {found}, not {wanted}")
+        return name
+
+
+class Watch:
+    """What a broker and the machine spent from here until `end`."""
+
+    def __init__(self, peer: Peer):
+        self.peer = peer
+        self.began = time.monotonic()
+        self.cpu = peer.cpu_seconds()
+        self.read, self.written = processes.disk_bytes(peer.pids())
+        self.flushes = machine.disk_flushes(peer.place)
+        self.busy, self.stolen = machine.busy_seconds()
+
+    def end(self, settle_seconds: float, client_cpu_seconds: float) -> dict[str, float]:
+        """Waits for work that the broker put off until after its answers: it still belongs to the load."""
+        loaded_seconds = time.monotonic() - self.began
+        flushes = machine.disk_flushes(self.peer.place)
+        time.sleep(settle_seconds)
+        cpu = self.peer.cpu_seconds() - self.cpu
+        read, written = processes.disk_bytes(self.peer.pids())
+        busy, stolen = machine.busy_seconds()
+        seconds = time.monotonic() - self.began
+        memory = self.peer.memory()
+        figures = {
+            "watched_seconds": seconds,
+            "broker_cpu_seconds": cpu,
+            "client_cpu_seconds": client_cpu_seconds,
+            # Everything else on the machine, kernel threads included, in cores.
+            "other_cores": max(0.0, busy - self.busy - cpu - client_cpu_seconds) / seconds,
+            "stolen_cores": (stolen - self.stolen) / seconds,
+            "broker_read_bytes": read - self.read,
+            "broker_written_bytes": written - self.written,
+            "resident_mib": memory.resident_mib,
+            "highest_mib": memory.highest_mib,
+        }
+        if flushes is not None:
+            figures["disk_flushes_per_second"] = (flushes - self.flushes) / loaded_seconds
+        return figures
+
+    def check_synced(self, figures: dict[str, float]) -> None:
+        """After a load that produced: a broker that is said to sync must have made the disk flush."""
+        rate = figures.get("disk_flushes_per_second")
+        if self.peer.kind.syncs and rate is not None and rate < FLUSHES_PER_SECOND_LEAST:
+            raise Fault(f"{self.peer.kind.title} acknowledged, yet the disk flushed only {rate:.2f} times a second")
+
+
+__all__ = ["KINDS", "TIED", "BrokerFailed", "Peer", "Watch"]

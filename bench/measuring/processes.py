@@ -1,0 +1,72 @@
+"""What the kernel says of processes: CPU time, memory, and bytes read from and written to disks."""
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+KIB_PER_MIB = 1024
+
+
+def tree(pid: int) -> list[int]:
+    """A process and its descendants: a launcher's JVM is what works."""
+    found = [pid]
+    for member in found:
+        for children in Path(f"/proc/{member}/task").glob("*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, children.read_text().split())
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    total = 0
+    for pid in pids:
+        # The name in parentheses may hold anything, spaces too.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICKS_PER_SECOND
+
+
+def thread_cpu_seconds(pid: int) -> dict[int, float]:
+    """For each thread the seconds that it was on a core; a process that has ended has none."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, IndexError):
+            found[int(thread.parent.name)] = int(thread.read_text().split()[0]) / 1e9
+    return found
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident memory; the files that a process has mapped are part of it, unless it says otherwise."""
+
+    resident_mib: float
+    anonymous_mib: float
+    highest_mib: float
+
+
+def memory(pids: list[int]) -> Memory:
+    def summed(field: str) -> float:
+        kib = 0
+        for pid in pids:
+            kib += int(re.search(rf"^{field}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1])
+        return kib / KIB_PER_MIB
+
+    return Memory(summed("VmRSS"), summed("RssAnon"), summed("VmHWM"))
+
+
+def disk_bytes(pids: list[int]) -> tuple[int, int]:
+    """Bytes that were fetched from disks for these processes, and bytes that they made the kernel write."""
+
+    def summed(field: str) -> int:
+        return sum(
+            int(re.search(rf"^{field}: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)[1]) for pid in pids
+        )
+
+    return summed("read_bytes"), summed("write_bytes")
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
