@@ -20,7 +20,9 @@ from . import Fault, machine, processes, topics
 # Ends a child when the thread that started it ends in whatever way; it replaces itself by the child.
 TIED = ["setpriv", "--pdeathsig", "KILL", "--"]
 GONE_SECONDS = 30
-DELETED_SECONDS = 120
+DELETED_SECONDS = 180
+# Each takes two of the 65,530 mappings that Linux allows a process.
+PARTITIONS_OPEN_MOST = 25_000
 # Fewer flushes of the disk than this mean that nothing was synced, whatever the settings say.
 FLUSHES_PER_SECOND_LEAST = 1.0
 NEVER = str(2**63 - 1)
@@ -129,10 +131,10 @@ class Peer:
                 raise Fault(f"{self.kind.title} does not die of `kill -9`")
             time.sleep(0.001)
 
-    def await_deleted(self) -> None:
-        """Apache Kafka keeps the files of a deleted topic open for another minute."""
+    def await_deleted(self, partitions: int) -> None:
+        """Apache Kafka keeps the files of deleted partitions open and mapped for another minute."""
         deadline = time.monotonic() + DELETED_SECONDS
-        while any((self.place / "data").glob("log/*-delete")):
+        while len(list((self.place / "data").glob("log/*-delete"))) + partitions > PARTITIONS_OPEN_MOST:
             if time.monotonic() > deadline:
                 raise Fault(f"{self.kind.title} still has files of deleted topics after {DELETED_SECONDS} s")
             time.sleep(0.5)
@@ -161,6 +163,7 @@ class Watch:
 
     def __init__(self, peer: Peer):
         self.peer = peer
+        processes.forget_highest(peer.pids())
         self.began = time.monotonic()
         self.cpu = peer.cpu_seconds()
         self.read, self.written = processes.disk_bytes(peer.pids())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 KIB_PER_MIB = 1024
+RESET_HIGHEST = "5"
 
 
 def tree(pid: int) -> list[int]:
@@ -55,6 +56,12 @@ def memory(pids: list[int]) -> Memory:
         return kib / KIB_PER_MIB
 
     return Memory(summed("VmRSS"), summed("RssAnon"), summed("VmHWM"))
+
+
+def forget_highest(pids: list[int]) -> None:
+    """The highest resident memory begins anew from what it is now."""
+    for pid in pids:
+        Path(f"/proc/{pid}/clear_refs").write_text(RESET_HIGHEST)
 
 
 def disk_bytes(pids: list[int]) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Consumers that each read a whole stored topic, from the page cache or, after it was emptied, from the disk."""
 
+import statistics
 import time
 
 from .. import Fault, client, machine, topics
@@ -50,8 +51,9 @@ class Consume(Load):
         return seconds, sum(one.cpu_seconds for one in ended), max(one.hottest_thread for one in ended)
 
     def measure(self) -> dict[str, float]:
-        passes, seconds, client_cpu, hottest = 0, 0.0, 0.0, 0.0
-        totals: dict[str, float] = {}
+        seconds = client_cpu = hottest = 0.0
+        passes: list[dict[str, float]] = []
+        means = ""
         self.pause()
         ends = time.monotonic() + self.scale.seconds
         while not passes or time.monotonic() < ends:
@@ -61,27 +63,29 @@ class Consume(Load):
             took, cpu, share = self._pass()
             spent = watch.end(self.scale.settle_seconds, cpu)
             self._check_source(spent)
-            passes, seconds, client_cpu, hottest = passes + 1, seconds + took, client_cpu + cpu, max(hottest, share)
-            for name, value in spent.items():
-                totals[name] = totals.get(name, 0.0) + value
-        records = passes * self.case.consumers * self.count
+            passes.append(spent)
+            seconds, client_cpu, hottest = seconds + took, client_cpu + cpu, max(hottest, share)
+        records = len(passes) * self.case.consumers * self.count
         gigabytes = records * self.case.record_bytes / 1e9
-        figures = totals | {name: totals[name] / passes for name in ("other_cores", "stolen_cores", "resident_mib")}
-        figures["highest_mib"] = spent["highest_mib"]
-        if self.case.cold:
-            figures["dropped_by"] = means
-        return figures | {
+        broker_cpu = sum(spent["broker_cpu_seconds"] for spent in passes)
+        from_disk = sum(spent["broker_read_bytes"] for spent in passes)
+        figures = {
             "records": records,
             "seconds": seconds,
-            "passes": passes,
+            "passes": len(passes),
             "records_per_second": records / seconds,
             "megabytes_per_second": gigabytes * 1000 / seconds,
-            "broker_cpu_s_per_million": totals["broker_cpu_seconds"] / records * 1e6,
-            "broker_cpu_s_per_gb": totals["broker_cpu_seconds"] / gigabytes,
+            "broker_cpu_seconds": broker_cpu,
+            "broker_cpu_s_per_million": broker_cpu / records * 1e6,
+            "broker_cpu_s_per_gb": broker_cpu / gigabytes,
             "client_cpu_s_per_million": client_cpu / records * 1e6,
-            "read_from_disk": totals["broker_read_bytes"] / (passes * self.count * self.case.record_bytes),
+            "read_from_disk": from_disk / (len(passes) * self.count * self.case.record_bytes),
             "hottest_thread": hottest,
+            "highest_mib": max(spent["highest_mib"] for spent in passes),
+            "other_cores": statistics.mean(spent["other_cores"] for spent in passes),
+            "stolen_cores": statistics.mean(spent["stolen_cores"] for spent in passes),
         }
+        return figures | ({"dropped_by": means} if means else {})
 
     def _check_source(self, spent: dict[str, float]) -> None:
         share = spent["broker_read_bytes"] / (self.count * self.case.record_bytes)

@@ -18,6 +18,8 @@ class Scale:
 
     seconds: float
     warm_seconds: float
+    # A rate that still rises after so many runs is taken as it is.
+    warm_runs_most: int
     idle_seconds: float
     settle_seconds: float
     # What one measurement may write, so that a fast disk does not fill within a round.

@@ -12,8 +12,6 @@ from ..peers import Watch
 from .load import Load
 
 FIRST_COUNT = 1000
-# A broker that removes files later than it says so must not have several times as many open.
-PARTITIONS_MANY = 1000
 # What a record takes beside its value, at the most: a batch of its own.
 RECORD_OVERHEAD_BYTES = 100
 # A guess from a shorter run is a little low or high; never stretch it without bound.
@@ -21,7 +19,6 @@ STRETCH_MAX = 40
 STARTS = 3
 # A rate that still rises by more than this is of a broker that is not warm yet.
 STEADY = 1.15
-WARM_RUNS_MOST = 10
 SECONDS_LEAST = 0.001
 # Shorter runs may end between two flushes.
 SYNCED_SECONDS_LEAST = 1.0
@@ -35,7 +32,7 @@ class Produce(Load):
         self.start_seconds = 0.0
         self.start_seconds = min(self._drive(topic, 1).seconds for _ in range(STARTS))
         count, sent, before = FIRST_COUNT, STARTS * case.producers, 0.0
-        for _ in range(WARM_RUNS_MOST):
+        for _ in range(self.scale.warm_runs_most):
             done = self._drive(topic, count)
             sent += done.records
             self._check_there(topic, sent)
@@ -77,8 +74,7 @@ class Produce(Load):
 
     def _new_topic(self, needed_bytes: int) -> str:
         self.await_space(needed_bytes)
-        if self.case.partitions >= PARTITIONS_MANY:
-            self.peer.await_deleted()
+        self.peer.await_deleted(self.case.partitions)
         return self.peer.new_topic(self.case.partitions)
 
     def _drive(self, topic: str, count: int) -> Done:
