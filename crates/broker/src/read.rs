@@ -234,10 +234,10 @@ fn find_record(
         if read.chunks.is_empty() || read.next_offset <= offset {
             return Ok(None);
         }
-        offset = read.next_offset;
         let batch = in_one_piece(read.chunks);
-        // Checked when it was read from the disk; what is in memory was checked on its way in.
-        let Ok(header) = verify_batch(&batch) else { continue };
+        let header = verify_batch(&batch)
+            .map_err(|error| weir_shard::ReadError::Corrupt { offset, why: error.to_string() })?;
+        offset = read.next_offset;
         let batch = batch.slice(..header.total_bytes());
         if let Some(found) = record_at(&header, &batch, log_start, at) {
             return Ok(Some(found));

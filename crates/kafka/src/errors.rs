@@ -105,7 +105,10 @@ impl From<&ReadError> for Failure {
         let code = match error {
             ReadError::OutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
             ReadError::UnknownPartition => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-            ReadError::Corrupt(_) | ReadError::Io(_) => ErrorCode::KAFKA_STORAGE_ERROR,
+            // Damage does not pass by itself. Consumers try KAFKA_STORAGE_ERROR again for ever without a
+            // word, and report this one to whoever uses them.
+            ReadError::Corrupt(_) => ErrorCode::CORRUPT_MESSAGE,
+            ReadError::Io(_) => ErrorCode::KAFKA_STORAGE_ERROR,
             ReadError::Unavailable(error) => partition_unavailable(error),
         };
         Failure::of(code, error)

@@ -181,7 +181,7 @@ async fn read_partition(
         Ok(read) => read,
         Err(error) => {
             let code = Failure::from(&error).code;
-            if code == ErrorCode::KAFKA_STORAGE_ERROR {
+            if matches!(code, ErrorCode::KAFKA_STORAGE_ERROR | ErrorCode::CORRUPT_MESSAGE) {
                 tracing::error!(partition = %partition.id(), %error, "a fetch could not be answered");
             }
             return (failed(call, wanted.partition, code), false);

@@ -15,6 +15,7 @@ use super::index::{
     INDEX_INTERVAL_BYTES, IndexEntries, IndexFile, OffsetEntry, decode_offset_entry, decode_time_entry,
 };
 use super::names::{FileKind, file_path};
+use super::rewrite::check_crc;
 use super::types::{Corruption, ReadChunk, ReadError, ReadOptions, SegmentEntry, TimestampHit};
 use super::walk::{LONG_WALK_BYTES, SHORT_WALK_BYTES, Walk, read_at};
 use crate::disk::{Disk, DiskError, File, OpenMode};
@@ -250,21 +251,40 @@ impl Segment {
                 };
             }
         }
+        self.check(&bytes[..first.bytes], position, &first, offset)?;
         let (mut at, mut last_offset, mut batches) = (first.bytes, first.last_offset, 1);
-        while bytes.len() - at >= HEAD_BYTES {
-            let head =
-                BatchHead::parse(&bytes[at..]).map_err(|why| self.corrupt(position + at as u64, why))?;
-            if head.base_offset <= last_offset {
-                return Err(self.corrupt(position + at as u64, "the batch's offset does not rise"));
-            }
-            if head.bytes > bytes.len() - at {
-                break;
-            }
+        while let Some(head) = self.sound_batch(&bytes[at..], last_offset + 1) {
             (at, last_offset, batches) = (at + head.bytes, head.last_offset, batches + 1);
         }
         bytes.truncate(at);
         self.note_read(last_offset + 1, position + at as u64);
         Ok(Some(ReadChunk { bytes: bytes.into(), next_offset: last_offset + 1, batches }))
+    }
+
+    /// Checks the batch that a read begins with: its CRC, and its offsets, which the CRC does not cover.
+    fn check(
+        &self,
+        batch: &[u8],
+        position: u64,
+        head: &BatchHead,
+        expected: Offset,
+    ) -> Result<(), ReadError> {
+        // What lies before the segment may have been left out by a rewrite.
+        if self.generation == 0 && head.base_offset > expected.max(self.base) {
+            return Err(self.corrupt(position, "records are missing before the batch"));
+        }
+        check_crc(batch).map(drop).map_err(|why| self.corrupt(position, why))
+    }
+
+    /// The batch that these bytes begin with, if all of it is there and it is what follows. What is not
+    /// sound ends the read before it, and whoever reads on is told.
+    fn sound_batch(&self, bytes: &[u8], expected: Offset) -> Option<BatchHead> {
+        let head = BatchHead::parse(bytes).ok().filter(|head| head.bytes <= bytes.len())?;
+        let follows = match self.generation {
+            0 => head.base_offset == expected,
+            _ => head.base_offset >= expected,
+        };
+        (follows && check_crc(&bytes[..head.bytes]).is_ok()).then_some(head)
     }
 
     fn recent_read(&self, offset: Offset) -> Option<u64> {

@@ -537,6 +537,49 @@ fn damaged_indexes_are_rebuilt() {
     }
 }
 
+/// Flips a bit of the fifth batch of the first segment, and expects that what lies before it is read, and
+/// what lies from an offset on, and that whoever wants the batch itself is told where the damage is.
+fn check_damaged_batch(place_in_batch: u64, why: &str, readable_from: Offset) {
+    let mut fixture = Fixture::three_segments();
+    let (manifest, _) = fixture.checkpoint();
+    fixture.reopen(&manifest);
+    let reader = fixture.log.reader();
+    let path = Path::new(DIR).join("00000000000000000000.log");
+    let size = manifest.segments[0].bytes / 10;
+    assert!(fixture.disk.flip_bit(&path, size * 4 + place_in_batch, 4));
+    for max_bytes in [1, 3000, 1 << 20] {
+        let mut offset = 0;
+        while offset < 12 {
+            let before = reader.read(offset, wait(max_bytes)).unwrap();
+            for (_, bytes) in split_batches(&before.bytes).unwrap() {
+                verify_batch(&bytes).unwrap();
+            }
+            offset = before.next_offset;
+        }
+        assert_eq!(offset, 12, "everything before the damage");
+        for offset in 12..15 {
+            let ReadError::Corrupt(corruption) = reader.read(offset, wait(max_bytes)).unwrap_err() else {
+                panic!()
+            };
+            assert_eq!((&corruption.file, corruption.position), (&path, size * 4));
+            assert!(corruption.why.contains(why), "{corruption}");
+        }
+        let behind = headers(&reader, readable_from, max_bytes);
+        assert_eq!(behind.first(), Some(&(readable_from, readable_from + 2)), "everything behind it");
+        assert_eq!(headers(&reader, 30, max_bytes).last(), Some(&(87, 89)), "and the other segments");
+    }
+}
+
+#[test]
+fn a_damaged_batch_is_reported_and_all_others_are_read() {
+    check_damaged_batch(300, "CRC", 15);
+    check_damaged_batch(18, "CRC", 15);
+    // Where a header cannot be relied on, the next batch that the index knows is where reading goes on.
+    check_damaged_batch(16, "version 2", 27);
+    // The base offset lies outside the CRC.
+    check_damaged_batch(7, "missing before", 27);
+}
+
 #[test]
 fn a_scrub_tells_file_and_place() {
     let mut fixture = Fixture::three_segments();
