@@ -29,6 +29,7 @@ fn options() -> JournalOptions {
         spare_files_max: 0,
         identity: 0x0123_4567_89ab_cdef,
         accept_loss_from: None,
+        must_exist: false,
     }
 }
 

@@ -27,6 +27,7 @@ fn options() -> JournalOptions {
         spare_files_max: 1,
         identity: 0x5eed,
         accept_loss_from: None,
+        must_exist: false,
     }
 }
 

@@ -96,6 +96,7 @@ pub fn small_journal() -> JournalOptions {
         spare_files_max: 2,
         identity: 42,
         accept_loss_from: None,
+        must_exist: false,
     }
 }
 

@@ -26,6 +26,7 @@ fn options() -> JournalOptions {
         spare_files_max: 1,
         identity: 9,
         accept_loss_from: None,
+        must_exist: false,
     }
 }
 

@@ -64,6 +64,12 @@ impl DiskError {
         self.kind == DiskErrorKind::NoSpace
     }
 
+    /// Whether it may succeed when it is tried again later: the disk is full, or there are too few file
+    /// descriptors or too little memory.
+    pub fn clears_by_itself(&self) -> bool {
+        matches!(self.kind, DiskErrorKind::NoSpace | DiskErrorKind::Exhausted)
+    }
+
     /// Whether the file or directory does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind == DiskErrorKind::NotFound

@@ -62,8 +62,7 @@ pub fn lock_data_dir(directory: &Path) -> Result<Lock, LockError> {
         }
         Err(error) => return Err(failed("lock", error.into()).into()),
     }
-    // Only for the message above; the lock itself is the kernel's.
-    file.set_len(0).map_err(|error| failed("write", error))?;
-    writeln!(file, "{}", std::process::id()).map_err(|error| failed("write", error))?;
+    // Only for the message above; the lock itself is the kernel's, and can be had on a full disk.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(Lock { _file: file })
 }

@@ -152,6 +152,16 @@ impl Journal {
         Ok(())
     }
 
+    /// Removes the files that only make beginning the next one cheaper, where their space is needed.
+    pub fn remove_spares(&mut self) -> Result<(), JournalError> {
+        self.check_usable()?;
+        while let Some(number) = self.spares.back() {
+            self.disk.remove_file(&self.dir.join(file_name(*number)))?;
+            self.spares.pop_back();
+        }
+        Ok(())
+    }
+
     /// Says that nothing below the position is needed any more: files wholly below it, and durable,
     /// are kept for reuse or removed.
     pub fn release_below(&mut self, position: Position) -> Result<(), JournalError> {

@@ -65,6 +65,9 @@ impl Journal {
         disk.sync_dir(dir)?;
         let files = scan_dir(&*disk, dir, OpenMode::Write, Some(options.identity))?;
         let plan = plan(&files, options.accept_loss_from);
+        if plan.groups.is_empty() && options.must_exist && options.accept_loss_from.is_none() {
+            return Err(JournalError::Gone(dir.to_owned()));
+        }
         if !plan.lost.is_empty() {
             return Err(JournalError::Corrupt { directory: dir.to_owned(), lost: plan.lost });
         }

@@ -52,10 +52,10 @@ pub fn survey_journal(
     dir: &Path,
     record: &mut dyn FnMut(RecoveredRecord),
 ) -> Result<JournalSurvey, JournalError> {
-    let files = match scan_dir(disk, dir, OpenMode::Read, None) {
-        Err(JournalError::Disk(error)) if error.is_not_found() => return Ok(JournalSurvey::default()),
-        files => files?,
-    };
+    if disk.list(dir).is_err_and(|error| error.is_not_found()) {
+        return Ok(JournalSurvey::default());
+    }
+    let files = scan_dir(disk, dir, OpenMode::Read, None)?;
     let plan = plan(&files, None);
     let mut survey = JournalSurvey {
         known_durable: Position(plan.durable),

@@ -22,6 +22,7 @@ fn options() -> JournalOptions {
         spare_files_max: 1,
         identity: 7,
         accept_loss_from: None,
+        must_exist: false,
     }
 }
 
@@ -347,6 +348,38 @@ fn spares_are_made_ahead_and_used() {
     assert_eq!(disk.list(Path::new(DIR)).unwrap().len(), 2);
     let files = journal.files();
     assert_eq!((files[1].number, files[1].base), (2, files[0].end));
+}
+
+#[test]
+fn spares_are_given_up_where_their_space_is_needed() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk);
+    journal.prepare_spare().unwrap();
+    journal.remove_spares().unwrap();
+    assert_eq!(disk.list(Path::new(DIR)).unwrap().len(), 1);
+    for _ in 0..4 {
+        append(&mut journal, 1, &[1; 8000]).unwrap();
+    }
+    journal.sync().unwrap();
+    drop(journal);
+    assert_eq!(open(&disk).1.len(), 4);
+}
+
+#[test]
+fn a_journal_that_must_exist_is_not_begun_anew() {
+    let disk = SimDisk::new(1);
+    let expecting = JournalOptions { must_exist: true, ..options() };
+    let gone = || Journal::open(disk.shared(), Path::new(DIR), expecting, &mut |_| {}).err();
+    assert_eq!(gone(), Some(JournalError::Gone(Path::new(DIR).to_owned())));
+    // Nor is something written over that may be a journal to somebody else.
+    let file = disk.open(&Path::new(DIR).join("00000000000000000001.journal"), OpenMode::CreateNew).unwrap();
+    file.write_at(&[std::io::IoSlice::new(&[0x5a; 32 << 10])], 0).unwrap();
+    assert_eq!(gone(), Some(JournalError::Gone(Path::new(DIR).to_owned())));
+    let mut first = [0; 4096];
+    file.read_at(&mut first, 0).unwrap();
+    assert_eq!(first, [0x5a; 4096]);
+    open(&disk);
+    assert_eq!(gone(), None);
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub struct JournalOptions {
     pub journal_bytes_max: u64,
     /// Released files that are kept for reuse; others are removed.
     pub spare_files_max: usize,
+    /// There was a journal, so that none at all is a loss and not a beginning.
+    pub must_exist: bool,
     /// Of the data directory: a number drawn when it was made. Groups of another are refused.
     pub identity: u64,
     /// The operator accepts the loss of corrupt ranges from this position on.
@@ -85,6 +87,7 @@ impl Default for JournalOptions {
             group_bytes_max: 8 << 20,
             journal_bytes_max: 2 << 30,
             spare_files_max: 2,
+            must_exist: false,
             identity: 0,
             accept_loss_from: None,
         }
@@ -228,6 +231,9 @@ pub enum JournalError {
         /// What is lost.
         lost: Vec<LostRange>,
     },
+    /// There was a journal, and now there is nothing of it. Nothing was begun in its place.
+    #[error("the journal in {} is gone: no group of it is there", .0.display())]
+    Gone(PathBuf),
     /// The journal belongs to another data directory.
     #[error("{} belongs to another data directory (identity {found:016x}, expected {expected:016x})", file.display())]
     Foreign {

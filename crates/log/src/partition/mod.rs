@@ -94,8 +94,8 @@ impl PartitionLog {
     /// open segment, or to a new one if there is none. `entry_time` is that of the entry that
     /// carried the first of them.
     ///
-    /// Readers see all of them or, after an error, none. When the disk was full the call can be
-    /// repeated; after any other failure to write, the segment has failed.
+    /// Readers see all of them or, after an error, none. After an error that clears by itself, such as that
+    /// of a full disk, the call can be repeated; after any other failure to write, the segment has failed.
     pub fn append(&mut self, batches: &[StoredBatch], entry_time: TimestampMs) -> Result<(), PartitionError> {
         let Some(first) = batches.first() else { return Ok(()) };
         self.check_order(batches)?;
@@ -113,7 +113,7 @@ impl PartitionLog {
         let file = segment.file_for_writing(&self.shared.handles)?;
         self.note_dirty(&segment);
         if let Err(error) = write_batches(&*file, position, batches) {
-            if !error.is_no_space() {
+            if !error.clears_by_itself() {
                 segment.with_state(|state| state.failed = Some(error.to_string()));
             }
             return Err(error.into());
@@ -278,6 +278,11 @@ impl PartitionLog {
             self.dirty.push(Arc::clone(segment));
         }
     }
+}
+
+/// The name of the file that holds a segment's batches.
+pub fn segment_file_name(entry: &SegmentEntry) -> String {
+    names::file_name(entry.base, entry.generation, FileKind::Log)
 }
 
 fn check_not_failed(segment: &Segment) -> Result<(), PartitionError> {
