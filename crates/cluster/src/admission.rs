@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -38,6 +38,9 @@ pub(crate) struct DiskSpace {
     /// Written since the last poll.
     written: AtomicU64,
     reserve: u64,
+    /// Whether records are refused, as of the last poll or since.
+    refusing: AtomicBool,
+    refused_since_poll: AtomicBool,
 }
 
 impl DiskSpace {
@@ -47,6 +50,8 @@ impl DiskSpace {
             promised: AtomicU64::new(0),
             written: AtomicU64::new(0),
             reserve,
+            refusing: AtomicBool::new(false),
+            refused_since_poll: AtomicBool::new(false),
         }
     }
 
@@ -58,6 +63,24 @@ impl DiskSpace {
     /// Ends a poll.
     pub(crate) fn end_poll(&self, available: u64) {
         self.available.store(available, Ordering::Release);
+        if !self.refused_since_poll.swap(false, Ordering::AcqRel) && available > self.reserve {
+            self.refusing.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether records are refused because there is no room for them.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusing.load(Ordering::Acquire)
+    }
+
+    /// Whether what can be given back should be soon.
+    pub(crate) fn is_low(&self) -> bool {
+        self.is_refusing() || self.available.load(Ordering::Acquire) <= self.reserve
+    }
+
+    /// What stays free, in bytes.
+    pub(crate) fn reserve(&self) -> u64 {
+        self.reserve
     }
 
     fn promise(self: &Arc<Self>, bytes: usize) -> Result<Promise, ProposeError> {
@@ -67,6 +90,8 @@ impl DiskSpace {
         let available = self.available.load(Ordering::Acquire);
         let needed = self.reserve.saturating_add(before).saturating_add(bytes);
         if needed.saturating_add(self.written.load(Ordering::Acquire)) > available {
+            self.refused_since_poll.store(true, Ordering::Release);
+            self.refusing.store(true, Ordering::Release);
             return Err(ProposeError::DiskFull { available_bytes: available });
         }
         Ok(promise)

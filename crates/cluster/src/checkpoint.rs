@@ -1,19 +1,23 @@
 //! Decides when a shard's checkpoint is made, makes it, and lets go of the log before it.
 //!
-//! One is made when enough was applied since the last one, or when the oldest entry that no checkpoint
-//! covers keeps too much of the journal: so that an idle shard never pins what the busy ones need
-//! room for. It never covers more than the journal has made durable here.
+//! One is made when enough was applied since the last one, when space that was deleted can be given back, or
+//! when the oldest entry that no checkpoint covers keeps too much of the journal: so that an
+//! idle shard never pins what the busy ones need room for. It never covers more than the journal has made durable here.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver as _;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use weir_log::journal::Position;
-use weir_shard::CheckpointError;
+use weir_shard::{CheckpointError, ShardView};
 
+use crate::admission::DiskSpace;
 use crate::blocking::Blocking;
 use crate::journal::driver::JournalStatus;
+use crate::journal::queue::JournalQueue;
+use crate::options::OnFatal;
 use crate::raft::log::ShardLog;
 use crate::raft::machine::MachineStatus;
 use crate::raft::types::RaftHandle;
@@ -21,6 +25,10 @@ use crate::segments::SegmentSignal;
 
 /// How often a shard looks whether a checkpoint is due, when nothing tells it.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What was trimmed or deleted takes its space at most this long, and less where space is short: files are
+/// unlinked when a checkpoint no longer names them.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
 
 /// How long one that failed is not tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -43,11 +51,16 @@ pub(crate) struct Checkpointer {
     /// One at a time on a node: they compete for the disk with the journal.
     pub turn: Arc<Semaphore>,
     pub checkpoint_bytes: u64,
+    pub view: ShardView,
+    pub space: Arc<DiskSpace>,
+    pub queue: Arc<JournalQueue>,
+    pub on_fatal: OnFatal,
 }
 
 impl Checkpointer {
     /// Makes checkpoints as they become due, for as long as it is polled.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut last_made = Instant::now();
         loop {
             let fuller = self.journal.fuller.notified();
             tokio::select! {
@@ -59,25 +72,32 @@ impl Checkpointer {
             let done = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return,
-                done = self.tend() => done,
+                done = self.tend(last_made.elapsed()) => done,
             };
-            if let Err(why) = done {
-                tracing::warn!(why, "a checkpoint was not made; it will be tried again");
-                tokio::time::sleep(RETRY_AFTER).await;
+            match done {
+                Ok(true) => last_made = Instant::now(),
+                Ok(false) => {}
+                Err(why) => {
+                    tracing::warn!(why, "a checkpoint was not made; it will be tried again");
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
             }
         }
     }
 
-    /// Does what is due.
-    async fn tend(&self) -> Result<(), String> {
+    /// Does what is due; whether a checkpoint was.
+    async fn tend(&self, since_last: Duration) -> Result<bool, String> {
         let last = self.machine.checkpointed();
         let unsaved = self.log.needed_behind(last.map(|id| id.index));
-        if self.machine.applied_bytes() >= self.checkpoint_bytes || self.keeps_too_much(unsaved) {
-            self.make().await
+        let is_due = self.machine.applied_bytes() >= self.checkpoint_bytes
+            || (self.view.holds_retired() && (self.space.is_low() || since_last >= GIVE_BACK_AFTER))
+            || self.keeps_too_much(unsaved);
+        if is_due {
+            self.make().await.map(|()| true)
         } else if let Some(last) = last.filter(|_| self.keeps_too_much(self.log.needed_from())) {
-            self.purge(last.index).await
+            self.purge(last.index).await.map(|()| false)
         } else {
-            Ok(())
+            Ok(false)
         }
     }
 
@@ -109,8 +129,23 @@ impl Checkpointer {
                 self.segments.hurry();
                 tokio::time::sleep(WAIT_STEP).await;
             }
-            let done = self.blocking.run(move || task.run()).await?;
-            done.map_err(|error: CheckpointError| error.to_string())?;
+            match self.blocking.run(move || task.run()).await? {
+                Ok(_) => {}
+                Err(error @ CheckpointError::Stopped(_)) => {
+                    // Going on would only let more wait for what cannot be written any more.
+                    let reason =
+                        format!("a segment file could not be made durable, which a restart mends: {error}");
+                    tracing::error!(reason);
+                    self.on_fatal.call(&reason);
+                    return Err(reason);
+                }
+                Err(CheckpointError::Disk(error)) if error.is_no_space() => {
+                    // What it would free may be all that can be freed, and it needs a little to do so.
+                    self.queue.give_up_spares();
+                    return Err(error.to_string());
+                }
+                Err(error) => return Err(error.to_string()),
+            }
             tracing::debug!(
                 group = self.raft.config().cluster_name,
                 index = last.index,

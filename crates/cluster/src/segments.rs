@@ -15,6 +15,7 @@ use weir_model::ShardId;
 use weir_shard::{SegmentWriter, ShardView, WriteError};
 
 use crate::admission::Gate;
+use crate::journal::queue::JournalQueue;
 use crate::options::OnFatal;
 
 /// How long a little is left to gather.
@@ -146,6 +147,9 @@ pub(crate) struct ShardSegments {
 /// The writers of all shards.
 pub(crate) struct SegmentDriver {
     pub shards: BTreeMap<ShardId, ShardSegments>,
+    pub journal: Arc<JournalQueue>,
+    /// Those whose writes wait for the disk, which is said once.
+    pub waiting: BTreeSet<ShardId>,
     pub on_fatal: OnFatal,
 }
 
@@ -167,9 +171,18 @@ impl SegmentDriver {
             for id in shards.clone() {
                 match self.run_once(id) {
                     Ok(true) => continue,
-                    Ok(false) => {}
+                    Ok(false) => {
+                        if self.waiting.remove(&id) {
+                            tracing::info!(shard = %id, "segment writes go on");
+                        }
+                    }
                     Err(WriteError::Full(error)) => {
-                        tracing::warn!(shard = %id, %error, "segment writes wait for the disk");
+                        if self.waiting.insert(id) {
+                            tracing::warn!(shard = %id, %error, "segment writes wait for the disk");
+                        }
+                        if error.is_no_space() {
+                            self.journal.give_up_spares();
+                        }
                         waiting.insert(id);
                     }
                     Err(error) => return Err(error),

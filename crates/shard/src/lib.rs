@@ -21,7 +21,9 @@ mod state;
 mod view;
 mod writer;
 
-pub use checkpoint::{CheckpointDone, CheckpointError, CheckpointTask};
+pub use checkpoint::{
+    CheckpointDone, CheckpointError, CheckpointSurvey, CheckpointTask, checkpointed_index, survey_checkpoint,
+};
 pub use machine::{ApplyError, Effect, Machine};
 pub use shard::{Recovered, Shard, ShardError, ShardOptions};
 pub use state::catalog::Catalog;

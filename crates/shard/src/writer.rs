@@ -1,7 +1,8 @@
 //! The segment writer: drains tails into segment files in large writes, beside `apply`.
 //!
 //! A batch leaves its tail when its file can be read, not when it is durable: that is a checkpoint's
-//! business, and until then the journal has it.
+//! business, and until then the journal has it. Files are synced here only where there are so many that
+//! they could not all be kept open until then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +36,8 @@ pub struct Progress {
 /// Why segments could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The disk is full. Nothing is lost: run the writer again when there is room.
+    /// The disk is full, or no further file can be opened. Nothing is lost: run the writer again when there
+    /// is room.
     #[error(transparent)]
     Full(DiskError),
     /// The shard has stopped, and nothing of it may be written any more: what the files hold is not
@@ -59,6 +61,9 @@ impl SegmentWriter {
             let Some(partition) = self.files.first_waiting() else { break };
             let more = self.write(&partition, &mut progress)?;
             self.files.first_written(more);
+            if self.files.dirty_files() >= self.options.dirty_files_max {
+                self.files.sync().map_err(WriteError::Stopped)?;
+            }
         }
         progress.more = !self.files.is_written();
         Ok(progress)
@@ -68,21 +73,24 @@ impl SegmentWriter {
     fn write(&self, partition: &Arc<PartitionView>, progress: &mut Progress) -> Result<bool, WriteError> {
         let Some(run) = partition.next_run(self.options.write_bytes_max) else { return Ok(false) };
         let written = partition.files().writing(self.files.handles(), |log| {
+            let dirty_before = log.dirty_files();
             if run.starts_segment {
                 log.roll();
             }
-            log.append(&run.batches, run.time)
+            log.append(&run.batches, run.time)?;
+            Ok(log.dirty_files() - dirty_before)
         });
-        match written {
-            Ok(((), was_opened)) => {
+        let dirty_files = match written {
+            Ok((dirty_files, was_opened)) => {
                 if was_opened {
                     self.files.tidy_later(partition);
                 }
+                dirty_files
             }
             Err(error) => return Err(self.failed(error)),
-        }
+        };
         // Before the batches leave the tail: a checkpoint that finds them written must sync them.
-        self.files.note_dirty(partition);
+        self.files.note_dirty(partition, dirty_files);
         let (bytes, more) = partition.written(run.batches.len());
         self.shown.unwritten_bytes.fetch_sub(bytes, Ordering::AcqRel);
         progress.bytes += bytes;
@@ -92,7 +100,7 @@ impl SegmentWriter {
 
     fn failed(&self, error: PartitionError) -> WriteError {
         match error {
-            PartitionError::Disk(error) if error.is_no_space() => WriteError::Full(error),
+            PartitionError::Disk(error) if error.clears_by_itself() => WriteError::Full(error),
             error => {
                 self.files.stop(error.to_string());
                 WriteError::Stopped(error.to_string())

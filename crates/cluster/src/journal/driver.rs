@@ -15,7 +15,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::storage::IOFlushed;
 use tokio::sync::{Notify, oneshot, watch};
-use weir_log::disk::DiskErrorKind;
 use weir_log::journal::{Journal, JournalError, JournalRecord, Position, RecordKind};
 use weir_model::ShardId;
 
@@ -137,6 +136,9 @@ pub(crate) struct JournalDriver {
     line: VecDeque<Item>,
     committed: BTreeMap<ShardId, LogId>,
     release: bool,
+    give_up_spares: bool,
+    /// No spare file is made before others have got on: what one would take is needed elsewhere.
+    spares_given_up: bool,
     /// Appended since the last sync.
     placed: Vec<(ShardId, LogId, Position)>,
     completions: Vec<Completion>,
@@ -159,6 +161,8 @@ impl JournalDriver {
             line: VecDeque::new(),
             committed: BTreeMap::new(),
             release: false,
+            give_up_spares: false,
+            spares_given_up: false,
             placed: Vec::new(),
             completions: Vec::new(),
             unsealed: false,
@@ -197,6 +201,7 @@ impl JournalDriver {
         }
         self.committed.extend(taken.committed);
         self.release |= taken.release;
+        self.give_up_spares |= taken.give_up_spares;
     }
 
     /// Writes what is in line, without syncing.
@@ -277,6 +282,12 @@ impl JournalDriver {
         for completion in self.completions.drain(..) {
             completion.complete(Ok(()));
         }
+        if std::mem::take(&mut self.give_up_spares) {
+            self.spares_given_up = true;
+            if let Err(error) = self.journal.remove_spares() {
+                tracing::warn!(%error, "a spare file of the journal could not be removed");
+            }
+        }
         if self.release {
             self.release = false;
             self.release_unneeded()?;
@@ -297,7 +308,7 @@ impl JournalDriver {
                 self.release = true;
                 Ok(())
             }
-            result => result,
+            result => result.map(|()| self.spares_given_up = false),
         }
     }
 
@@ -322,9 +333,11 @@ impl JournalDriver {
             result => result.map(|_| self.unsealed = false),
         };
         sealed?;
-        match self.journal.prepare_spare() {
-            Err(error @ JournalError::Disk(_)) => tracing::debug!(%error, "no spare file was made"),
-            result => result?,
+        if !self.spares_given_up {
+            match self.journal.prepare_spare() {
+                Err(error @ JournalError::Disk(_)) => tracing::debug!(%error, "no spare file was made"),
+                result => result?,
+            }
         }
         self.publish();
         Ok(())
@@ -376,7 +389,7 @@ impl JournalDriver {
 fn clears_by_itself(error: &JournalError) -> bool {
     match error {
         JournalError::Full { .. } => true,
-        JournalError::Disk(error) => matches!(error.kind, DiskErrorKind::NoSpace | DiskErrorKind::Exhausted),
+        JournalError::Disk(error) => error.clears_by_itself(),
         _ => false,
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Taken {
     pub committed: BTreeMap<ShardId, LogId>,
     /// Some shard needs less of the journal than before.
     pub release: bool,
+    /// The disk is full, and space that only makes the journal faster is needed.
+    pub give_up_spares: bool,
 }
 
 /// Why a waiting driver woke up.
@@ -123,6 +125,12 @@ impl JournalQueue {
         self.wake();
     }
 
+    /// The disk is full: space that only makes the journal faster is needed elsewhere.
+    pub(crate) fn give_up_spares(&self) {
+        self.waiting.lock().taken.give_up_spares = true;
+        self.wake();
+    }
+
     /// Takes nothing more in.
     pub(crate) fn close(&self) {
         self.waiting.lock().closed = true;
@@ -193,7 +201,7 @@ impl Waiting {
     fn woken(&self) -> Option<Woken> {
         if self.failed.is_some() {
             Some(Woken::Failed)
-        } else if !self.taken.requests.is_empty() || self.taken.release {
+        } else if !self.taken.requests.is_empty() || self.taken.release || self.taken.give_up_spares {
             Some(Woken::Work)
         } else if self.closed {
             Some(Woken::Closed)

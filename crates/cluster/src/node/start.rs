@@ -1,6 +1,6 @@
 //! Starting a node: the journal, the shards, what drives them, and their Raft groups, in this order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use weir_log::disk::Disk;
 use weir_log::journal::{Journal, JournalOptions, JournalReader};
 use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::{NodeId, ShardId};
-use weir_shard::{Recovered, SegmentWriter, Shard};
+use weir_shard::{Recovered, SegmentWriter, Shard, ShardError, checkpointed_index};
 
 use super::{Node, Running, Worker, Workers, spawn_thread, sync_latency};
 use crate::admission::{DiskSpace, Gate};
@@ -146,14 +146,19 @@ pub(super) async fn start(
         writers.insert(id, ShardSegments { writer, view, gate: gate_of_writer, signal: signal_of_writer });
         parts.insert(id, Parts { shard, log, checkpoint, gate, signal });
     }
-    let writers = SegmentDriver { shards: writers, on_fatal: shared.options.on_fatal.clone() };
+    let writers = SegmentDriver {
+        shards: writers,
+        journal: Arc::clone(&shared.queue),
+        waiting: BTreeSet::new(),
+        on_fatal: shared.options.on_fatal.clone(),
+    };
     let workers = node.workers.get_mut();
     workers.journal = Some(drive_journal(journal, &shared, drive)?);
     workers.segments = Some(drive_segments(writers, segments, drive)?);
-    workers.tasks.push(tokio::spawn(poll_disk(disk, space, shared.options.clone(), blocking)));
+    workers.tasks.push(tokio::spawn(poll_disk(disk, Arc::clone(&space), shared.options.clone(), blocking)));
 
     for (id, parts) in parts {
-        let running = start_shard(id, parts, &shared, node.workers.get_mut()).await?;
+        let running = start_shard(id, parts, &shared, &space, node.workers.get_mut()).await?;
         let (handle, view) = (running.handle.clone(), running.replica.view.clone());
         let (options, stop) = (&shared.options, &shared.stop);
         node.workers.get_mut().tasks.extend([
@@ -170,7 +175,15 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
     let directory = options.data_dir.join("journal");
     let mut recoveries: BTreeMap<ShardId, LogRecovery> = BTreeMap::new();
     let mut unreadable = None;
-    let journal_options = JournalOptions { journal_bytes_max: journal_limit(options), ..options.journal };
+    let shards_dir = options.data_dir.join("shards");
+    // What cannot be read here is met again, and said, when the shard is opened.
+    let has_checkpoint = |shard: ShardId| {
+        let dir = shards_dir.join(shard.to_string());
+        checkpointed_index(Arc::clone(disk), &dir, shard).is_ok_and(|index| index > 0)
+    };
+    let must_exist = (0..=options.data_shards).map(ShardId).any(has_checkpoint);
+    let journal_options =
+        JournalOptions { journal_bytes_max: journal_limit(options), must_exist, ..options.journal };
     let (journal, report) = Journal::open(Arc::clone(disk), &directory, journal_options, &mut |record| {
         let recovery = recoveries.entry(record.shard).or_default();
         if let Err(why) = recovery.take(&record) {
@@ -187,14 +200,14 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
         end = journal.end().0,
         "the journal is open"
     );
-    let shards_dir = options.data_dir.join("shards");
     disk.create_dir_all(&shards_dir)?;
     check_shards(options, &**disk, &shards_dir, recoveries.keys().copied())?;
 
+    let loss_accepted = options.journal.accept_loss_from.is_some() || !report.accepted_losses.is_empty();
     let mut shards = BTreeMap::new();
     for id in (0..=options.data_shards).map(ShardId) {
         let recovery = recoveries.remove(&id).unwrap_or_default();
-        shards.insert(id, open_shard(options, disk, &shards_dir, id, recovery)?);
+        shards.insert(id, open_shard(options, disk, &shards_dir, id, recovery, loss_accepted)?);
     }
     Ok(Opened { journal, shards })
 }
@@ -217,11 +230,15 @@ fn open_shard(
     shards_dir: &Path,
     id: ShardId,
     mut recovery: LogRecovery,
+    loss_accepted: bool,
 ) -> Result<OpenedShard, StartError> {
     let failed = |why: String| StartError::Shard { shard: id, why };
     let dir: PathBuf = shards_dir.join(id.to_string());
-    let (shard, writer, recovered) =
-        Shard::open(Arc::clone(disk), dir, id, options.shard).map_err(|error| failed(error.to_string()))?;
+    let opened = Shard::open(Arc::clone(disk), dir, id, options.shard);
+    let (shard, writer, recovered) = opened.map_err(|error| match error {
+        ShardError::Disk(error) => StartError::Disk(error),
+        error => failed(error.to_string()),
+    })?;
     let checkpoint = checkpoint_of(&recovered).map_err(failed)?;
     let log = Arc::new(ShardLog::new(id, options.log_cache_bytes));
     let covered: Option<LogId> = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
@@ -238,11 +255,11 @@ fn open_shard(
     if let Some(Dropped { from, to, .. }) = dropped {
         tracing::error!(shard = %id, from, to, "entries are lost or follow on lost ones, and are dropped");
     }
-    recovery.finish(&log, covered).map_err(|(from, to)| StartError::MissingEntries {
-        shard: id,
-        from,
-        to,
-    })?;
+    let missing = |(from, to)| StartError::MissingEntries { shard: id, from, to };
+    if let Some(range) = recovery.lacks_committed(covered).filter(|_| !loss_accepted) {
+        return Err(missing(range));
+    }
+    recovery.finish(&log, covered).map_err(missing)?;
     Ok(OpenedShard { shard, writer, checkpoint, log, dropped })
 }
 
@@ -300,8 +317,20 @@ fn drive_segments(
 
 /// Keeps asking how much space there is.
 async fn poll_disk(disk: Arc<dyn Disk>, space: Arc<DiskSpace>, options: NodeOptions, blocking: Blocking) {
+    let mut was_refusing = false;
     loop {
         tokio::time::sleep(options.disk_poll).await;
+        let refusing = space.is_refusing();
+        if refusing != was_refusing {
+            let reserve = space.reserve();
+            match refusing {
+                true => {
+                    tracing::warn!(reserve, "records are refused: the disk has only what is kept in reserve")
+                }
+                false => tracing::info!("records are taken again: the disk has room for them"),
+            }
+            was_refusing = refusing;
+        }
         space.begin_poll();
         let (disk, dir) = (Arc::clone(&disk), options.data_dir.clone());
         match blocking.run(move || disk.available_space(&dir)).await {
@@ -316,6 +345,7 @@ async fn start_shard(
     id: ShardId,
     parts: Parts,
     shared: &Shared,
+    space: &Arc<DiskSpace>,
     workers: &mut Workers,
 ) -> Result<Running, StartError> {
     let Parts { shard, log, checkpoint, gate, signal } = parts;
@@ -389,6 +419,10 @@ async fn start_shard(
         blocking: shared.blocking,
         turn: Arc::clone(&shared.turn),
         checkpoint_bytes: options.checkpoint_bytes,
+        view,
+        space: Arc::clone(space),
+        queue: Arc::clone(&shared.queue),
+        on_fatal: options.on_fatal.clone(),
     };
     workers.tasks.extend([
         tokio::spawn(watch_leadership(Arc::clone(&replica))),

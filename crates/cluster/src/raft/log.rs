@@ -348,6 +348,15 @@ impl LogRecovery {
         })
     }
 
+    /// Entries that are known to be committed and are neither here nor in the checkpoint: the first index
+    /// and the last. A journal that was released up to a checkpoint has nothing else to tell that the
+    /// checkpoint is gone.
+    pub(crate) fn lacks_committed(&self, checkpoint: Option<LogId>) -> Option<(u64, u64)> {
+        let in_journal = self.runs.last().map_or(0, Run::end);
+        let next = checkpoint.map_or(0, |id| id.index + 1).max(in_journal);
+        self.committed.filter(|committed| committed.index >= next).map(|committed| (next, committed.index))
+    }
+
     /// The log, given what the shard's checkpoint covers. `Err` has the first and the last index of
     /// entries that are in neither.
     pub(crate) fn finish(mut self, log: &ShardLog, checkpoint: Option<LogId>) -> Result<(), (u64, u64)> {

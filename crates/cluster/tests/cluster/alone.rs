@@ -74,13 +74,43 @@ fn a_journal_that_is_gone_is_not_taken_for_a_new_one() {
             machine.disk.remove_file(&dir.join(file.name)).expect("a file is removed");
         }
         let Err(refused) = machine.try_start(Arc::new(NoTransport)).await else { panic!("it started") };
-        assert!(refused.contains("has no vote of shard"), "{refused}");
+        assert!(refused.contains("the journal in /data/journal is gone"), "{refused}");
+
+        assert_eq!(machine.disk.list(dir).expect("the journal"), [], "nothing was begun in its place");
 
         let accepting = machine.clone().tuned(|o| o.journal.accept_loss_from = Some(Position(0)));
         let node = accepting.start().await;
         assert_eq!(values(node.shard(SHARD).expect("the shard")), ["in the checkpoint"]);
         node.shutdown().await;
         machine.start().await.shutdown().await;
+    });
+}
+
+/// When the journal no longer has what a checkpoint covers, and the checkpoint is gone, everything is: a shard
+/// that began anew would give out offsets for the second time.
+#[test]
+fn a_shard_that_is_gone_is_not_taken_for_a_new_one() {
+    run(async {
+        let machine = Machine::alone(5).tuned(|options| options.checkpoint_bytes = 16 << 10);
+        let node = machine.start().await;
+        let shard = node.shard(SHARD).expect("the shard");
+        open_partition(shard).await;
+        for number in 0..400 {
+            put(shard, &format!("{number:01000}")).await.expect("an append");
+        }
+        node.shutdown().await;
+        let first = Path::new("/data/journal/00000000000000000001.journal");
+        assert!(machine.disk.open(first, OpenMode::Read).is_err(), "the journal was released");
+
+        let dir = Path::new("/data/shards").join(SHARD.to_string());
+        for directory in [dir.join("checkpoint"), dir.join(PARTITION.to_string())] {
+            for file in machine.disk.list(&directory).expect("a directory") {
+                machine.disk.remove_file(&directory.join(file.name)).expect("a file is removed");
+            }
+            machine.disk.remove_dir(&directory).expect("the directory is removed");
+        }
+        let Err(refused) = machine.try_start(Arc::new(NoTransport)).await else { panic!("it started") };
+        assert!(refused.contains("the journal lacks entries"), "{refused}");
     });
 }
 

@@ -7,6 +7,7 @@
 
 mod format;
 mod open;
+mod survey;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::machine::ChunkId;
 use format::ChunkPlace;
 
 pub(crate) use format::Manifest;
+pub use survey::{CheckpointSurvey, checkpointed_index, survey_checkpoint};
 pub use task::{CheckpointDone, CheckpointError, CheckpointTask};
 
 /// Name of the current manifest.

@@ -53,17 +53,7 @@ impl Checkpoints {
     }
 
     fn load(self, manifest: Manifest) -> Result<(Checkpoints, Machine, Bytes), ShardError> {
-        let mut machine = Machine::new();
-        for (id, place) in &manifest.chunks {
-            self.load_chunk(&mut machine, *id, place, manifest.applied_index)?;
-        }
-        if manifest.chunks.first().is_none_or(|(id, _)| id.kind != ChunkKind::Root) {
-            return Err(self.unreadable(MANIFEST, "it names no root"));
-        }
-        if machine.version() != manifest.machine_version {
-            return Err(self.unreadable(MANIFEST, "its machine version is not that of its root"));
-        }
-        machine.set_applied(manifest.applied_index, manifest.applied_term);
+        let machine = self.read_machine(&manifest)?;
         let mut durable = Durable {
             applied_index: manifest.applied_index,
             chunks: manifest.chunks.into_iter().collect(),
@@ -75,7 +65,23 @@ impl Checkpoints {
         Ok((self, machine, manifest.raft_meta))
     }
 
-    fn read_manifest(&self) -> Result<Option<Manifest>, ShardError> {
+    /// The state that a manifest says, every chunk of it checked.
+    pub(super) fn read_machine(&self, manifest: &Manifest) -> Result<Machine, ShardError> {
+        let mut machine = Machine::new();
+        for (id, place) in &manifest.chunks {
+            self.load_chunk(&mut machine, *id, place, manifest.applied_index)?;
+        }
+        if manifest.chunks.first().is_none_or(|(id, _)| id.kind != ChunkKind::Root) {
+            return Err(self.unreadable(MANIFEST, "it names no root"));
+        }
+        if machine.version() != manifest.machine_version {
+            return Err(self.unreadable(MANIFEST, "its machine version is not that of its root"));
+        }
+        machine.set_applied(manifest.applied_index, manifest.applied_term);
+        Ok(machine)
+    }
+
+    pub(super) fn read_manifest(&self) -> Result<Option<Manifest>, ShardError> {
         let path = self.path(MANIFEST);
         let file = match self.disk.open(&path, OpenMode::Read) {
             Ok(file) => file,

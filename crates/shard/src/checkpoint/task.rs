@@ -50,7 +50,10 @@ pub enum CheckpointError {
     /// The file system failed while the state was written. It may be tried again with a new checkpoint.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The shard has stopped: an entry could not be applied, or segment files not be written or synced.
+    /// An entry could not be applied, so that the state is that of no entry.
+    #[error("an entry could not be applied: there is no state that a checkpoint could keep")]
+    NotApplied,
+    /// The shard has stopped: segment files could not be written or synced.
     #[error("this shard cannot be made durable any more; restart the node: {0}")]
     Stopped(String),
 }
@@ -91,7 +94,7 @@ impl CheckpointTask {
     pub fn run(&self) -> Result<CheckpointDone, CheckpointError> {
         let applied_index = self.applied_index();
         if self.stopped {
-            return Err(CheckpointError::Stopped("an entry could not be applied".into()));
+            return Err(CheckpointError::NotApplied);
         }
         if !self.is_ready() {
             return Err(CheckpointError::Unwritten { applied_index });
@@ -106,7 +109,7 @@ impl CheckpointTask {
             return Err(CheckpointError::Stopped(why));
         }
         self.files.hide_retired(applied_index);
-        self.files.sync().map_err(|error| CheckpointError::Stopped(error.to_string()))?;
+        self.files.sync().map_err(CheckpointError::Stopped)?;
         let done = self.checkpoints.write(&mut durable, &self.machine, &self.raft_meta)?;
         self.files.unlink_retired();
         Ok(done)

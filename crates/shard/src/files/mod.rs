@@ -11,13 +11,14 @@ mod retire;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use weir_log::disk::{Disk, DiskError};
+use weir_log::disk::Disk;
 use weir_log::partition::{DirtyFiles, HandleCache};
 use weir_model::PartitionId;
 
-use crate::view::PartitionView;
+use crate::view::{PartitionView, Shown};
 
 pub(crate) use partition::{PartitionFiles, manifest_of};
 pub(crate) use retire::Retirement;
@@ -31,20 +32,28 @@ pub(crate) struct ShardFiles {
     waiting: Mutex<VecDeque<Arc<PartitionView>>>,
     /// Partitions that were written to since the last checkpoint.
     dirty: Mutex<BTreeMap<PartitionId, Arc<PartitionView>>>,
+    /// Their files that are held open, about.
+    dirty_files: AtomicUsize,
+    /// Held while something is synced.
+    syncing: Mutex<()>,
     /// Locked for a moment only: `apply` adds to it.
     retired: Mutex<retire::Retired>,
     retiring: Mutex<retire::Retiring>,
+    holds_retired: Arc<AtomicBool>,
     /// Why nothing may be written any more.
     stopped: Mutex<Option<String>>,
 }
 
 impl ShardFiles {
-    pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, open_files_max: usize) -> ShardFiles {
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, open_files_max: usize, shown: &Shown) -> ShardFiles {
         ShardFiles {
             handles: HandleCache::new(disk, open_files_max),
             dir: dir.to_owned(),
             waiting: Mutex::default(),
             dirty: Mutex::default(),
+            dirty_files: AtomicUsize::new(0),
+            syncing: Mutex::new(()),
+            holds_retired: Arc::clone(&shown.holds_retired),
             retired: Mutex::default(),
             retiring: Mutex::default(),
             stopped: Mutex::default(),
@@ -97,20 +106,35 @@ impl ShardFiles {
         self.waiting.lock().is_empty()
     }
 
-    /// The partition has unsynced bytes.
-    pub(crate) fn note_dirty(&self, partition: &Arc<PartitionView>) {
+    /// The partition has unsynced bytes, in so many files more than before.
+    pub(crate) fn note_dirty(&self, partition: &Arc<PartitionView>, more_files: usize) {
+        self.dirty_files.fetch_add(more_files, Ordering::AcqRel);
         self.dirty.lock().entry(partition.id()).or_insert_with(|| Arc::clone(partition));
     }
 
     /// Makes everything durable that was written up to now. After an error the shard has stopped: what
     /// the device holds is not known any more.
-    pub(crate) fn sync(&self) -> Result<(), DiskError> {
+    pub(crate) fn sync(&self) -> Result<(), String> {
+        // What somebody else has taken and is still syncing is not durable either.
+        let _one_at_a_time = self.syncing.lock();
+        if let Some(why) = self.stopped() {
+            return Err(why);
+        }
         let partitions = std::mem::take(&mut *self.dirty.lock());
         let mut dirty = DirtyFiles::new();
         for partition in partitions.values() {
             partition.files().with_log(|log| dirty.merge(log.take_dirty()));
         }
-        dirty.sync(&**self.disk()).inspect_err(|error| self.stop(error.to_string()))
+        self.dirty_files.store(0, Ordering::Release);
+        dirty.sync(&**self.disk()).map_err(|error| {
+            self.stop(error.to_string());
+            error.to_string()
+        })
+    }
+
+    /// Files that are held open because they have unsynced bytes, about.
+    pub(crate) fn dirty_files(&self) -> usize {
+        self.dirty_files.load(Ordering::Acquire)
     }
 
     /// Why nothing may be written any more, if so.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_log::partition::{PartitionError, PartitionLog, remove_partition};
 use weir_model::{Offset, PartitionId};
@@ -34,7 +35,9 @@ pub(super) struct Retiring {
 impl ShardFiles {
     /// The entry at `index` let something go.
     pub(crate) fn retire(&self, index: u64, retirement: Retirement) {
-        self.retired.lock().push_back((index, retirement));
+        let mut retired = self.retired.lock();
+        retired.push_back((index, retirement));
+        self.holds_retired.store(true, Ordering::Release);
     }
 
     /// The partition's directory may hold files from before the last start.
@@ -67,6 +70,8 @@ impl ShardFiles {
             !matches!(left, None | Some(Ok(0)))
         });
         retiring.closed.retain(|partition| self.remove(partition).is_err());
+        let retired = self.retired.lock();
+        self.holds_retired.store(!retired.is_empty(), Ordering::Release);
     }
 
     fn remove(&self, partition: &PartitionView) -> Result<(), PartitionError> {

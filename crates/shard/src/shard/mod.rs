@@ -49,14 +49,14 @@ impl Shard {
         shard: ShardId,
         options: ShardOptions,
     ) -> Result<(Shard, SegmentWriter, Recovered), ShardError> {
-        let files = Arc::new(ShardFiles::new(Arc::clone(&disk), &dir, options.open_files_max));
+        let shown = Arc::new(Shown::default());
+        let files = Arc::new(ShardFiles::new(Arc::clone(&disk), &dir, options.open_files_max, &shown));
         let (checkpoints, machine, raft_meta) = Checkpoints::open(disk, &dir, shard)?;
         let recovered = Recovered {
             applied_index: machine.applied_index(),
             applied_term: machine.applied_term(),
             raft_meta,
         };
-        let shown = Arc::new(Shown::default());
         let writer = SegmentWriter::new(Arc::clone(&files), Arc::clone(&shown), options);
         let mut shard = Shard {
             machine,

@@ -15,11 +15,19 @@ pub struct ShardOptions {
     pub run_bytes_max: usize,
     /// Segment files without unsynced bytes that are kept open.
     pub open_files_max: usize,
+    /// Files with unsynced bytes, which must be kept open: with so many the segment writer syncs them, and
+    /// does not wait for a checkpoint.
+    pub dirty_files_max: usize,
 }
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        ShardOptions { write_bytes_max: 4 << 20, run_bytes_max: 16 << 20, open_files_max: 256 }
+        ShardOptions {
+            write_bytes_max: 4 << 20,
+            run_bytes_max: 16 << 20,
+            open_files_max: 256,
+            dirty_files_max: 1000,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_log::partition::remove_partition;
+use weir_log::partition::{PartitionError, remove_partition};
 use weir_model::PartitionId;
 
 use super::{Shard, ShardError};
@@ -16,8 +16,13 @@ impl Shard {
         self.shown.leaderships.store(self.machine.leaderships(), Ordering::Release);
         for (id, state) in self.machine.partitions() {
             let dir = self.files.partition_dir(id);
-            let files = PartitionFiles::open(self.files.handles(), dir, &manifest_of(state))
-                .map_err(|error| ShardError::Partition { partition: id, why: error.to_string() })?;
+            let files =
+                PartitionFiles::open(self.files.handles(), dir, &manifest_of(state)).map_err(|error| {
+                    match error {
+                        PartitionError::Disk(error) => ShardError::Disk(error),
+                        error => ShardError::Partition { partition: id, why: error.to_string() },
+                    }
+                })?;
             let leaderships = Arc::clone(&self.shown.leaderships);
             let view = Arc::new(PartitionView::new(id, state, leaderships, files));
             self.files.tidy_later(&view);

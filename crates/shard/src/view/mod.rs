@@ -8,7 +8,7 @@ mod tail;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use weir_model::{PartitionId, TimestampMs};
@@ -38,6 +38,8 @@ pub(crate) struct Shown {
     pub leaderships: Arc<AtomicU64>,
     /// Bytes in all tails.
     pub unwritten_bytes: AtomicUsize,
+    /// Whether there are files that the next checkpoint will let go of.
+    pub holds_retired: Arc<AtomicBool>,
 }
 
 impl ShardView {
@@ -88,5 +90,10 @@ impl ShardView {
     /// Bytes that are applied but not in segment files yet: what admission must bound.
     pub fn unwritten_bytes(&self) -> usize {
         self.shown.unwritten_bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether files of what was trimmed or closed are waiting for a checkpoint that does not name them.
+    pub fn holds_retired(&self) -> bool {
+        self.shown.holds_retired.load(Ordering::Acquire)
     }
 }

@@ -126,7 +126,7 @@ fn a_state_that_is_that_of_no_entry_is_never_made_durable() {
     replica.shard.apply(2, 1, &entry).unwrap_err();
     replica.check();
     let checkpoint = replica.shard.begin_checkpoint(Bytes::new()).run();
-    assert!(matches!(checkpoint, Err(CheckpointError::Stopped(_))), "{checkpoint:?}");
+    assert_eq!(checkpoint, Err(CheckpointError::NotApplied));
     let entry = weir_model::entry::Entry::default();
     assert_eq!(replica.shard.apply(3, 1, &entry), Err(weir_shard::ApplyError::Stopped));
 }

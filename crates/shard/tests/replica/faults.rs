@@ -42,6 +42,23 @@ fn a_full_disk_is_waited_for() {
     replica.check();
 }
 
+/// Every batch begins a segment, and nobody makes a checkpoint: files must not stay open until one is made.
+#[test]
+fn files_that_are_not_synced_are_bounded() {
+    let mut replica = Replica::new(1);
+    replica.apply(vec![open_partition(1, 200)]);
+    for _ in 0..30 {
+        replica.apply(vec![append(1, batch(2, 100, 0, None))]);
+    }
+    // The third sync fails: without a bound there would be none before a checkpoint.
+    fail(&replica, Operation::Sync, 2, FaultKind::Io);
+    assert!(matches!(replica.write(), Err(WriteError::Stopped(_))));
+    replica.disk.crash();
+    replica.reopen();
+    replica.checkpoint().unwrap();
+    replica.check();
+}
+
 #[test]
 fn a_failed_write_stops_the_shard_until_it_is_opened_again() {
     let mut replica = with_records();

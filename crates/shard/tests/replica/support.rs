@@ -22,7 +22,7 @@ pub const TERM: u64 = 1;
 
 /// Small enough that a few batches make several writes, and several writes a run.
 pub const OPTIONS: ShardOptions =
-    ShardOptions { write_bytes_max: 600, run_bytes_max: 2_000, open_files_max: 4 };
+    ShardOptions { write_bytes_max: 600, run_bytes_max: 2_000, open_files_max: 4, dirty_files_max: 12 };
 
 pub fn shard_dir() -> PathBuf {
     PathBuf::from("/data/shards/3")
