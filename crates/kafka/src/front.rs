@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_broker::Broker;
 use weir_kafka_wire::ApiVersion;
@@ -23,6 +24,9 @@ use crate::session::{Caller, Session};
 
 /// Pause after accepting failed, so that a shortage of file descriptors does not become a busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A flood of connections is one line in the log this often.
+const REFUSALS_SAID_EVERY: Duration = Duration::from_secs(1);
 
 /// What an operator may set on the front. The names in parentheses are Kafka's.
 #[derive(Debug, Clone)]
@@ -142,6 +146,7 @@ impl KafkaFront {
     /// way, and returns; at the latest after [`KafkaFrontOptions::drain`].
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
+        let mut refusals = Refusals::default();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
@@ -152,11 +157,7 @@ impl KafkaFront {
                     Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
                         connections.spawn(serve_tcp(self.front.clone(), stream, peer));
                     }
-                    Ok((_, peer)) => tracing::warn!(
-                        %peer,
-                        limit = self.front.options.connections_max,
-                        "a connection was refused: there are as many as max.connections allows"
-                    ),
+                    Ok((_, peer)) => refusals.note(peer, self.front.options.connections_max),
                     Err(error) => {
                         tracing::warn!(%error, "accepting a connection failed");
                         tokio::time::sleep(ACCEPT_RETRY).await;
@@ -189,6 +190,25 @@ impl KafkaFront {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         serve(self.front.clone(), stream, local, peer)
+    }
+}
+
+/// Connections that were refused, and when that was said last.
+#[derive(Default)]
+struct Refusals {
+    unsaid: u64,
+    said_at: Option<Instant>,
+}
+
+impl Refusals {
+    fn note(&mut self, peer: SocketAddr, limit: usize) {
+        self.unsaid += 1;
+        if self.said_at.is_none_or(|at| at.elapsed() >= REFUSALS_SAID_EVERY) {
+            let refused = std::mem::take(&mut self.unsaid);
+            let why = "connections were refused: there are as many as max.connections allows";
+            tracing::warn!(%peer, refused, limit, "{why}");
+            self.said_at = Some(Instant::now());
+        }
     }
 }
 

@@ -325,7 +325,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "journal-file-bytes",
-        kind: Kind::Size(MIB, 4 * GIB),
+        // A group, which a batch must fit into, takes up to 8 MiB, and a file two of them at least.
+        kind: Kind::Size(16 * MIB, 4 * GIB),
         default: "67108864",
         value_name: "BYTES",
         doc: "Size of one journal file; each is preallocated and recycled.",

@@ -77,9 +77,12 @@ impl DataDir {
         fs::create_dir_all(&path).map_err(|error| cannot("make the data directory", &path, &error))?;
         let lock = lock_data_dir(&path).map_err(|error| match error {
             LockError::InUse { .. } => Failure::Usage(error.to_string()),
+            LockError::Disk(error) if error.clears_by_itself() => {
+                Failure::Io(format!("the data directory cannot be used: {error}"))
+            }
             LockError::Disk(error) => Failure::Usage(format!("the data directory cannot be used: {error}")),
         })?;
-        let identity = match read(&path)? {
+        let identity = match read_identity(&path)? {
             Some(identity) => identity,
             None => make(&path, config)?,
         };
@@ -89,23 +92,33 @@ impl DataDir {
 }
 
 fn cannot(what: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Usage(format!("cannot {what} {}: {error}", path.display()))
+    let words = format!("cannot {what} {}: {error}", path.display());
+    match error.kind() {
+        // Another directory, or other rights to it, are what helps.
+        ErrorKind::NotFound
+        | ErrorKind::PermissionDenied
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::AlreadyExists
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory => Failure::Usage(words),
+        _ => Failure::Io(words),
+    }
 }
 
-fn read(directory: &Path) -> Result<Option<Identity>, Failure> {
+/// What `node.toml` in a directory says; `None` if there is none.
+pub fn read_identity(directory: &Path) -> Result<Option<Identity>, Failure> {
     let path = directory.join(NODE_FILE);
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(cannot("read", &path, &error)),
     };
-    let mut text = String::new();
-    file.take(NODE_FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .map_err(|error| cannot("read", &path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(NODE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| cannot("read", &path, &error))?;
     let unreadable = |why: &str| {
         Failure::Corrupt(format!("{} cannot be read: {why}; restore it from a copy", path.display()))
     };
+    let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not text"))?;
     // The version is looked at first: a file of another version may say anything else.
     let table: toml::Table = toml::from_str(&text).map_err(|error| unreadable(error.message()))?;
     let version = table.get("format-version").and_then(toml::Value::as_integer);

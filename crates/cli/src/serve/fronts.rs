@@ -8,6 +8,7 @@ use weir_broker::Broker;
 use weir_http::{HttpFront, HttpOptions};
 use weir_kafka::{KafkaFront, KafkaFrontOptions};
 
+use super::descriptors::Descriptors;
 use crate::config::{Config, Listener, Protocol, Settings};
 use crate::config_verbs;
 use crate::exit::Failure;
@@ -31,20 +32,36 @@ pub struct Serving {
 
 impl Fronts {
     /// Opens every listener that the configuration names.
-    pub async fn open(config: &Config, settings: &Settings, broker: &Arc<Broker>) -> Result<Fronts, Failure> {
+    pub async fn open(
+        config: &Config,
+        settings: &Settings,
+        descriptors: &Descriptors,
+        broker: &Arc<Broker>,
+    ) -> Result<Fronts, Failure> {
         let mut fronts = Vec::new();
+        // Any of the listeners may be flooded.
+        let connections_max = (descriptors.connections_max / config.listeners.len().max(1)).max(1);
+        if connections_max < config.connections.connections_max {
+            tracing::info!(
+                connections_max,
+                asked = config.connections.connections_max,
+                "a listener takes fewer connections than max.connections says: the process may not open more files"
+            );
+        }
         for listener in &config.listeners {
             let Listener { protocol, address } = *listener;
             let opened = match protocol {
                 Protocol::Kafka => {
-                    KafkaFront::bind(address, broker.clone(), kafka_options(config)).await.map(Front::Kafka)
+                    let options = kafka_options(config, connections_max);
+                    KafkaFront::bind(address, broker.clone(), options).await.map(Front::Kafka)
                 }
                 Protocol::Http => {
-                    let options = HttpOptions {
+                    let mut options = HttpOptions {
                         drain: config.drain_timeout,
                         config: config_verbs::to_json(settings)?,
                         ..HttpOptions::default()
                     };
+                    options.connections_max = options.connections_max.min(connections_max);
                     HttpFront::bind(address, broker.clone(), options).await.map(Front::Http)
                 }
             };
@@ -98,11 +115,11 @@ impl Serving {
     }
 }
 
-fn kafka_options(config: &Config) -> KafkaFrontOptions {
+fn kafka_options(config: &Config, connections_max: usize) -> KafkaFrontOptions {
     KafkaFrontOptions {
         frame_bytes_max: config.connections.request_bytes_max as usize,
         idle: config.connections.max_idle,
-        connections_max: config.connections.connections_max,
+        connections_max: config.connections.connections_max.min(connections_max),
         fetch_bytes_max: config.connections.fetch_bytes_max as usize,
         fetch_sessions_max: config.connections.fetch_sessions_max,
         drain: config.drain_timeout,

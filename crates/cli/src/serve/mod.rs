@@ -3,11 +3,13 @@
 //! * [`data_dir`]: the lock, and whose data it is.
 //! * [`logging`]: standard error.
 //! * [`clock`]: the wall clock.
+//! * [`descriptors`]: how many files and connections may be open.
 //! * [`fronts`]: the listeners.
 //! * [`stop`]: signals, and failures that end everything.
 
 mod clock;
 mod data_dir;
+mod descriptors;
 mod fronts;
 mod logging;
 mod stop;
@@ -19,12 +21,15 @@ use weir_cluster::{Drive, NoTransport, Node, NodeOptions, OnFatal, StartError};
 use weir_log::disk::RealDisk;
 use weir_log::journal::JournalError;
 
+pub use data_dir::read_identity;
+
 use crate::args::ConfigFlags;
 use crate::config::{Config, Settings};
 use crate::config_verbs;
 use crate::exit::Failure;
 use clock::SystemClock;
 use data_dir::DataDir;
+use descriptors::Descriptors;
 use fronts::Fronts;
 use stop::StopSignals;
 
@@ -43,10 +48,12 @@ pub fn run(flags: &ConfigFlags) -> Result<(), Failure> {
 
 async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Result<(), Failure> {
     let mut signals = StopSignals::listen()?;
+    // Besides the data shards there is the one that holds the catalog.
+    let descriptors = Descriptors::claim(data_dir.identity.shards as usize + 1);
     let clock = Arc::new(SystemClock);
     let starting = async {
         let node = Node::start(
-            node_options(config, data_dir)?,
+            node_options(config, data_dir, &descriptors)?,
             RealDisk::shared(),
             Arc::new(NoTransport),
             clock.clone(),
@@ -57,7 +64,7 @@ async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Resu
         let broker = Broker::start(node.clone(), clock, broker_options(config, data_dir))
             .await
             .map_err(|error| Failure::Failed(format!("the broker does not start: {error}")))?;
-        let fronts = Fronts::open(config, settings, &broker).await?;
+        let fronts = Fronts::open(config, settings, &descriptors, &broker).await?;
         Ok::<_, Failure>((node, broker, fronts))
     };
     let (node, broker, fronts) = tokio::select! {
@@ -90,7 +97,11 @@ async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Resu
 /// one the next start only reads more.
 const STORAGE_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
-fn node_options(config: &Config, data_dir: &DataDir) -> Result<NodeOptions, Failure> {
+fn node_options(
+    config: &Config,
+    data_dir: &DataDir,
+    descriptors: &Descriptors,
+) -> Result<NodeOptions, Failure> {
     let identity = &data_dir.identity;
     let storage = &config.storage;
     let mut options = NodeOptions::new(identity.node(), &data_dir.path, OnFatal::new(stop::at_once));
@@ -100,6 +111,8 @@ fn node_options(config: &Config, data_dir: &DataDir) -> Result<NodeOptions, Fail
     options.journal.journal_bytes_max = storage.journal_bytes;
     options.journal.accept_loss_from = storage.accept_loss_from;
     options.checkpoint_bytes = storage.checkpoint_bytes;
+    options.shard.open_files_max = descriptors.open_files_max;
+    options.shard.dirty_files_max = descriptors.dirty_files_max;
     options.admission_bytes_max = storage.admission_bytes as usize;
     options.disk_reserve_bytes = storage.disk_reserve_bytes;
     options.seed = random_u64();
@@ -128,11 +141,19 @@ fn cannot_start(error: &StartError, data_dir: &DataDir) -> Failure {
                 "{error}; restore the directory from a copy, or accept the loss with --journal-accept-loss-from {from}"
             ))
         }
+        StartError::Journal(error @ JournalError::Gone(_)) => Failure::Corrupt(format!(
+            "{error}, although checkpoints cover what was in it; nothing was changed: put it back, or accept the loss of \
+             what came after the checkpoints with --journal-accept-loss-from 0"
+        )),
+        StartError::MissingVote { .. } => {
+            Failure::Corrupt(format!("{error} with --journal-accept-loss-from 0; nothing was deleted"))
+        }
+        StartError::Journal(error @ JournalError::Options(_)) => Failure::Usage(error.to_string()),
         StartError::Journal(error @ JournalError::NewerFormat { .. }) => {
             Failure::Usage(format!("{error}; use a newer version of weir"))
         }
         error => Failure::Corrupt(format!(
-            "the data directory {directory}: {error}; nothing was changed: restore the directory from a copy"
+            "the data directory {directory}: {error}; nothing was deleted: restore the directory from a copy"
         )),
     }
 }

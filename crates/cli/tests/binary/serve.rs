@@ -85,6 +85,10 @@ fn a_data_directory_of_another_format_node_or_layout_is_refused() {
     let (sentence, status) = refused(dir.path(), &[]);
     assert!(sentence.starts_with("weir: data/node.toml cannot be read: "), "{sentence}");
     assert_eq!(status, Some(65));
+    fs::write(&file, [0xff; 100]).unwrap();
+    let (sentence, status) = refused(dir.path(), &[]);
+    assert!(sentence.starts_with("weir: data/node.toml cannot be read: it is not text"), "{sentence}");
+    assert_eq!(status, Some(65));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The verbs against a real server: what people and programs get to read.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::support::{Said, Server, said, said_with_input, weir};
@@ -129,6 +131,23 @@ fn stored_files_are_listed_dumped_and_verified() {
     let lines = said(&mut weir(path, &["log", "dump", &directory, "--output", "json"])).ok();
     let batch = json(lines.lines().next().expect("a batch"));
     assert_eq!((&batch["base_offset"], &batch["state"]), (&0.into(), &"ok".into()));
+    said(&mut weir(path, &["log", "verify", "data"])).ok();
+
+    // What a checkpoint names must be there, and the checkpoint itself must be sound.
+    let shard = Path::new(&directory).parent().expect("the shard's directory").to_owned();
+    let manifest = path.join(shard).join("checkpoint/manifest");
+    let sound = std::fs::read(&manifest).unwrap();
+    let mut bytes = sound.clone();
+    bytes[20] ^= 1;
+    std::fs::write(&manifest, bytes).unwrap();
+    let damaged = said(&mut weir(path, &["log", "verify", "data"]));
+    assert_eq!(damaged.status, Some(65));
+    assert!(damaged.out.contains("its checksum does not fit"), "{}", damaged.out);
+    std::fs::write(&manifest, sound).unwrap();
+    let directory_elsewhere = path.join("elsewhere");
+    std::fs::rename(path.join(&directory), &directory_elsewhere).unwrap();
+    assert_eq!(said(&mut weir(path, &["log", "verify", "data"])).status, Some(65));
+    std::fs::rename(directory_elsewhere, path.join(&directory)).unwrap();
     said(&mut weir(path, &["log", "verify", "data"])).ok();
 
     let file = std::fs::read_dir(path.join(&directory))
