@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-long bench simulate fuzz clients kills tidy
+.PHONY: help run demo build test test-long bench simulate fuzz clients kills faults tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ build: ## the binary as the tests use it (dev profile)
 test: ## everything that a change must pass: format, lints, build, tests, tidiness
 	@suites/stages test
 
-test-long: ## 1,000 kills, Kafka's own dump tool, whole foreign suites, licences (hours)
+test-long: ## 1,000 kills, slow faults, Kafka's own dump tool, whole foreign suites, licences (hours)
 	@suites/stages test-long
 
 # GROUPS="produce latency" measures only these; WRITE=1 puts the result into docs/benchmarks.md.
@@ -47,6 +47,9 @@ simulate: ## three voters under simulated faults: SECONDS=s for as long, or SEED
 CYCLES ?= 30
 kills: build ## kill -9 a loaded broker CYCLES times and compare what it holds with what it acknowledged
 	@suites/kills --cycles $(CYCLES)
+
+faults: build ## every fault of docs/reliability.md that is quick, done to a real broker
+	@suites/faults --quick
 
 tidy: ## banned words, long files, dead links
 	@suites/tidy

@@ -23,6 +23,14 @@ class BrokerFailed(Exception):
     """A broker did not start or stop as it should; the words carry the end of its log."""
 
 
+class BrokerEnded(BrokerFailed):
+    """A broker ended before it was ready."""
+
+    def __init__(self, status: int, log_tail: str):
+        super().__init__(f"ended with status {status} before it was ready\n{log_tail}")
+        self.status = status
+
+
 class Broker:
     """One broker process on one data directory. It keeps its ports over a restart, as clients expect."""
 
@@ -85,7 +93,7 @@ class Broker:
             if line is None:
                 status = self.process.wait()
                 self.process = None
-                raise BrokerFailed(f"ended with status {status} before it was ready\n{self.log_tail()}")
+                raise BrokerEnded(status, self.log_tail())
             words = line.split()
             if words == ["ready"]:
                 self.starts += 1

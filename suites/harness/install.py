@@ -75,21 +75,31 @@ def python() -> Path:
     return installed("python", requirements.read_text() + sys.version, install) / "bin" / "python"
 
 
-def kcat() -> Path:
-    """Debian's kcat, whose librdkafka is years older than the others' and so keeps old habits in view."""
-    present = shutil.which("kcat")
+def debian_tool(name: str) -> Path:
+    """A program that a Debian package of the same name has; the distribution pins its version."""
+    present = shutil.which(name)
     if present:
         return Path(present)
     with _locked("apt"):
-        if not shutil.which("kcat"):
-            print("installing kcat", flush=True)
+        if not shutil.which(name):
+            print(f"installing {name}", flush=True)
             environment = {"DEBIAN_FRONTEND": "noninteractive"}
             run(["apt-get", "update", "-qq"], env=environment)
-            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "kcat"], env=environment)
-    found = shutil.which("kcat")
+            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", name], env=environment)
+    found = shutil.which(name)
     if not found:
-        raise InstallFailed("apt-get installed kcat, yet it is not on the path")
+        raise InstallFailed(f"apt-get installed {name}, yet it is not on the path")
     return Path(found)
+
+
+def kcat() -> Path:
+    """Debian's kcat, whose librdkafka is years older than the others' and so keeps old habits in view."""
+    return debian_tool("kcat")
+
+
+def strace() -> Path:
+    """Debian's strace, which makes system calls fail or wait."""
+    return debian_tool("strace")
 
 
 MAVEN = ["mvn", "--quiet", "--batch-mode"]

@@ -49,31 +49,51 @@ def call(connection: socket.socket, key: int, version: int, body: bytes) -> byte
     return receive(connection, length)[4:]
 
 
+def connect(bootstrap: str, seconds: float = 30) -> socket.socket:
+    host, port = bootstrap.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=seconds)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a fetch answered for one partition: Kafka's error code, and record batches as they are stored."""
+
+    error: int
+    high_watermark: int
+    records: bytes
+
+
+def fetch(connection: socket.socket, topic: str, partition: int, offset: int, bytes_max: int = 50 << 20) -> Fetched:
+    """What is stored from an offset on, without waiting for more."""
+    name = topic.encode()
+    # No session (id 0, epoch -1), no leader epoch, no start offset of a follower, no rack.
+    body = struct.pack(">iiiibii", -1, 0, 1, bytes_max, 0, 0, -1)
+    body += struct.pack(">ih", 1, len(name)) + name
+    body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, bytes_max)
+    body += struct.pack(">ih", 0, 0)
+    answer = call(connection, FETCH_KEY, FETCH_VERSION, body)
+    (whole,) = struct.unpack_from(">h", answer, 4)
+    if whole:
+        raise ValueError(f"Fetch answered error {whole}")
+    at = 4 + 2 + 4 + 4 + 2 + len(name) + 4
+    _, error, high_watermark, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
+    # The preferred replica lies between the aborted transactions and the records.
+    at += 34 + 16 * max(aborted, 0) + 4
+    (size,) = struct.unpack_from(">i", answer, at)
+    return Fetched(error, high_watermark, answer[at + 4 : at + 4 + max(size, 0)])
+
+
 def batches(bootstrap: str, topic: str, partition: int) -> list[Batch]:
     """All batches of a partition, from its first offset to its end."""
-    host, port = bootstrap.rsplit(":", 1)
     found: list[Batch] = []
     offset = 0
-    name = topic.encode()
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with connect(bootstrap) as connection:
         while True:
-            # No session (id 0, epoch -1), no leader epoch, no start offset of a follower, no rack.
-            body = struct.pack(">iiiibii", -1, 0, 1, 50 << 20, 0, 0, -1)
-            body += struct.pack(">ih", 1, len(name)) + name
-            body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, 50 << 20)
-            body += struct.pack(">ih", 0, 0)
-            answer = call(connection, FETCH_KEY, FETCH_VERSION, body)
-            (whole,) = struct.unpack_from(">h", answer, 4)
-            if whole:
-                raise ValueError(f"Fetch answered error {whole}")
-            at = 4 + 2 + 4 + 4 + 2 + len(name) + 4
-            _, error, high_watermark, _, _, aborted = struct.unpack_from(">ihqqqi", answer, at)
-            if error:
-                raise ValueError(f"Fetch of {topic}-{partition} at {offset} answered error {error}")
-            # The preferred replica lies between the aborted transactions and the records.
-            at += 34 + 16 * max(aborted, 0) + 4
-            (size,) = struct.unpack_from(">i", answer, at)
-            records = answer[at + 4 : at + 4 + max(size, 0)]
+            fetched = fetch(connection, topic, partition, offset)
+            if fetched.error:
+                raise ValueError(f"Fetch of {topic}-{partition} at {offset} answered error {fetched.error}")
+            records = fetched.records
+            nothing = not records
             while len(records) >= BATCH_HEADER.size:
                 (base, length, leader_epoch, _, _, attributes, last_delta, _, _, producer, epoch, sequence, count) = (
                     BATCH_HEADER.unpack_from(records)
@@ -83,5 +103,5 @@ def batches(bootstrap: str, topic: str, partition: int) -> list[Batch]:
                 found.append(Batch(base, count, CODECS[attributes & 7], producer, epoch, sequence, leader_epoch))
                 offset = base + last_delta + 1
                 records = records[length + 12 :]
-            if offset >= high_watermark or size <= 0:
+            if offset >= fetched.high_watermark or nothing:
                 return found

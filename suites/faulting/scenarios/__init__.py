@@ -1,0 +1,6 @@
+"""The scenarios, in the order in which docs/reliability.md lists them."""
+
+from ..scenario import ALL
+from . import sync, full_disk, damage, sweep, connections, process
+
+__all__ = ["ALL", "connections", "damage", "full_disk", "process", "sweep", "sync"]
