@@ -38,6 +38,10 @@ pub enum OpenMode {
     Read,
     /// For reading and writing; it must exist.
     Write,
+    /// For reading, and for overwriting in place what [`File::allocate`] has made and a sync has made
+    /// durable; it must exist. A write of whole blocks of 4096 bytes, from memory that begins at such a
+    /// block's edge, may then go past the page cache.
+    Overwrite,
     /// For reading and writing; it must not exist yet.
     CreateNew,
     /// For reading and writing; made if it does not exist, otherwise left as it is.

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{DirEntry, Disk, DiskError, DiskErrorKind, File, OpenMode};
@@ -17,6 +17,9 @@ const SLICES_MAX: usize = 1024;
 
 /// Zeroes written at a time while a file is allocated.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
+
+/// Memory, place and length of a write past the page cache are multiples of this: enough for every disk.
+const DIRECT_ALIGNMENT: u64 = 4096;
 
 /// The machine's own file system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +45,7 @@ impl Disk for RealDisk {
         options.read(true);
         match mode {
             OpenMode::Read => {}
-            OpenMode::Write => {
+            OpenMode::Write | OpenMode::Overwrite => {
                 options.write(true);
             }
             OpenMode::CreateNew => {
@@ -53,7 +56,18 @@ impl Disk for RealDisk {
             }
         }
         let file = options.open(path).map_err(failed("open", path))?;
-        Ok(Arc::new(RealFile { file, path: path.to_owned(), cached_reads: AtomicBool::new(true) }))
+        // File systems that do not know such writes refuse to open the file for them.
+        let direct = match mode {
+            OpenMode::Overwrite => options.custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).ok(),
+            _ => None,
+        };
+        Ok(Arc::new(RealFile {
+            file,
+            direct,
+            path: path.to_owned(),
+            cached_reads: AtomicBool::new(true),
+            direct_writes: AtomicBool::new(true),
+        }))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError> {
@@ -123,7 +137,11 @@ impl Disk for RealDisk {
 #[derive(Debug)]
 struct RealFile {
     file: fs::File,
+    /// The same file for writes past the page cache.
+    direct: Option<fs::File>,
     path: PathBuf,
+    /// Cleared when such writes turn out not to be taken.
+    direct_writes: AtomicBool,
     /// Cleared when the file system turns out not to know reads without waiting.
     cached_reads: AtomicBool,
 }
@@ -159,6 +177,14 @@ impl File for RealFile {
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> Result<(), DiskError> {
+        if let ([bytes], Some(direct)) = (slices, self.direct_for(slices, position)) {
+            match Self::write_direct(direct, bytes, position) {
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => self.direct_writes.store(false, Ordering::Relaxed),
+                written => {
+                    return written.map_err(|error| DiskError::from_io("write", &self.path, &error.into()));
+                }
+            }
+        }
         let mut at = position;
         for group in slices.chunks(SLICES_MAX) {
             at = self.write_group(group, at)?;
@@ -202,6 +228,28 @@ impl File for RealFile {
 }
 
 impl RealFile {
+    /// The file for a write past the page cache, if this one can be.
+    fn direct_for(&self, slices: &[IoSlice<'_>], position: u64) -> Option<&fs::File> {
+        let direct = self.direct.as_ref().filter(|_| self.direct_writes.load(Ordering::Relaxed))?;
+        let [bytes] = slices else { return None };
+        let parts = [position, bytes.len() as u64, bytes.as_ptr().addr() as u64];
+        parts.iter().all(|part| part.is_multiple_of(DIRECT_ALIGNMENT)).then_some(direct)
+    }
+
+    fn write_direct(direct: &fs::File, bytes: &[u8], position: u64) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(direct, &bytes[done..], position + done as u64) {
+                Ok(0) => return Err(Errno::IO),
+                // The rest begins at a block's edge again, or is refused and written otherwise.
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Writes at most [`SLICES_MAX`] slices and returns where they end.
     fn write_group(&self, slices: &[IoSlice<'_>], position: u64) -> Result<u64, DiskError> {
         let total: usize = slices.iter().map(|slice| slice.len()).sum();

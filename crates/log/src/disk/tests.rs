@@ -19,6 +19,34 @@ fn content(disk: &dyn Disk, path: &Path) -> Vec<u8> {
     bytes
 }
 
+/// Whole blocks may go past the page cache, and whoever reads through it must see them all the same.
+fn overwrites_are_read_back_however_they_lie(disk: &dyn Disk, path: &Path) {
+    const BLOCK: usize = 4096;
+    let made = disk.open(path, OpenMode::CreateNew).unwrap();
+    made.allocate(8 * BLOCK as u64).unwrap();
+    made.sync_data().unwrap();
+    let reader = disk.open(path, OpenMode::Read).unwrap();
+    let mut expected = vec![0; 8 * BLOCK];
+    assert_eq!(content(disk, path), expected);
+    let mut memory = vec![0; 4 * BLOCK];
+    let edge = memory.as_ptr().align_offset(BLOCK);
+    let file = disk.open(path, OpenMode::Overwrite).unwrap();
+    for (turn, (start, length, place)) in
+        [(edge, 2 * BLOCK, BLOCK), (edge + 1, BLOCK, 4 * BLOCK), (edge, 100, 6 * BLOCK), (edge, BLOCK, 77)]
+            .into_iter()
+            .enumerate()
+    {
+        memory[start..start + length].fill(turn as u8 + 1);
+        file.write_at(&[IoSlice::new(&memory[start..start + length])], place as u64).unwrap();
+        expected[place..place + length].fill(turn as u8 + 1);
+        let mut read = vec![0; 8 * BLOCK];
+        assert_eq!(reader.read_at(&mut read, 0).unwrap(), read.len());
+        assert_eq!(read, expected, "write {turn}");
+    }
+    file.sync_data().unwrap();
+    disk.remove_file(path).unwrap();
+}
+
 /// What every disk must do.
 fn check_disk(disk: &dyn Disk, root: &Path) {
     let dir = root.join("a/b");
@@ -53,6 +81,8 @@ fn check_disk(disk: &dyn Disk, root: &Path) {
     disk.sync_dir(&dir).unwrap();
     disk.sync_filesystem(root).unwrap();
     assert!(disk.available_space(root).unwrap() > 0);
+
+    overwrites_are_read_back_however_they_lie(disk, &dir.join("blocks"));
 
     put(disk, &dir.join("two"), b"2");
     disk.rename(&dir.join("two"), &path).unwrap();

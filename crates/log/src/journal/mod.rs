@@ -25,6 +25,7 @@ mod tests;
 mod types;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -331,7 +332,7 @@ impl Journal {
         };
         let (file, place) = (Arc::clone(&live.file), self.end - live.base);
         let header = self.encoder.encode(header, records, positions);
-        let written = file.write_at(&self.encoder.slices(records), place);
+        let written = file.write_at(&[IoSlice::new(self.encoder.bytes())], place);
         self.poison_on_error(written)?;
         self.end = header.end();
         self.durable_written = self.durable;
@@ -353,7 +354,7 @@ impl Journal {
             }
         };
         let path = self.dir.join(file_name(number));
-        let file = self.disk.open(&path, OpenMode::Write)?;
+        let file = self.disk.open(&path, OpenMode::Overwrite)?;
         if file.len()? < self.options.file_bytes {
             file.allocate(self.options.file_bytes)?;
             file.sync_data()?;

@@ -63,7 +63,7 @@ impl Journal {
         disk.create_dir_all(dir)?;
         // Whatever names we see now, we also see after a crash.
         disk.sync_dir(dir)?;
-        let files = scan_dir(&*disk, dir, OpenMode::Write, Some(options.identity))?;
+        let files = scan_dir(&*disk, dir, OpenMode::Overwrite, Some(options.identity))?;
         let plan = plan(&files, options.accept_loss_from);
         if plan.groups.is_empty() && options.must_exist && options.accept_loss_from.is_none() {
             return Err(JournalError::Gone(dir.to_owned()));

@@ -317,7 +317,9 @@ impl Disk for SimDisk {
                 return Err(DiskError::new("open", path, DiskErrorKind::AlreadyExists, reason));
             }
             (Some(Node::File(id)), _) => id,
-            (None, OpenMode::Read | OpenMode::Write) => return Err(not_found("open", path)),
+            (None, OpenMode::Read | OpenMode::Write | OpenMode::Overwrite) => {
+                return Err(not_found("open", path));
+            }
             (None, OpenMode::CreateNew | OpenMode::Create) => {
                 if !path.parent().is_some_and(|parent| state.names.is_dir(parent)) {
                     return Err(not_found("open", path));
