@@ -415,7 +415,10 @@ impl Journal {
     /// so that files disappear strictly from the lowest upwards.
     fn recycle(&mut self, number: u64, bytes: u64) -> Result<(), JournalError> {
         let path = self.dir.join(file_name(number));
-        if self.spares.len() < self.options.spare_files_max && bytes == self.options.file_bytes {
+        let files = (self.live.len() + self.spares.len()) as u64;
+        let is_kept = self.spares.len() < self.options.spare_files_max
+            && files * self.options.file_bytes <= self.options.journal_bytes_max;
+        if is_kept && bytes == self.options.file_bytes {
             let number = self.highest_number + 1;
             self.disk.rename(&path, &self.dir.join(file_name(number)))?;
             self.highest_number = number;

@@ -351,6 +351,23 @@ fn spares_are_made_ahead_and_used() {
 }
 
 #[test]
+fn released_files_are_kept_within_what_the_journal_may_take() {
+    let disk = SimDisk::new(1);
+    let options = JournalOptions { spare_files_max: 100, ..options() };
+    let (mut journal, _) = Journal::open(disk.shared(), Path::new(DIR), options, &mut |_| {}).unwrap();
+    for _ in 0..40 {
+        append(&mut journal, 1, &[1; 8000]).unwrap();
+        journal.sync().unwrap();
+        if journal.files().len() == 3 {
+            journal.release_below(journal.end()).unwrap();
+            let files = disk.list(Path::new(DIR)).unwrap();
+            assert!(files.len() as u64 * options.file_bytes <= options.journal_bytes_max, "{files:?}");
+            assert!(files.len() >= 3, "those that were released are there to be used again: {files:?}");
+        }
+    }
+}
+
+#[test]
 fn spares_are_given_up_where_their_space_is_needed() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk);

@@ -70,7 +70,9 @@ pub struct JournalOptions {
     pub group_bytes_max: usize,
     /// All files that hold something needed take at most this much.
     pub journal_bytes_max: u64,
-    /// Released files that are kept for reuse; others are removed.
+    /// Released files that are kept for reuse, as long as they and the others together stay within
+    /// `journal_bytes_max`; others are removed. A new file costs a write of zeroes for every byte, so
+    /// there should be room for all that a checkpoint releases at once.
     pub spare_files_max: usize,
     /// There was a journal, so that none at all is a loss and not a beginning.
     pub must_exist: bool,
@@ -86,7 +88,7 @@ impl Default for JournalOptions {
             file_bytes: 64 << 20,
             group_bytes_max: 8 << 20,
             journal_bytes_max: 2 << 30,
-            spare_files_max: 2,
+            spare_files_max: 16,
             must_exist: false,
             identity: 0,
             accept_loss_from: None,
