@@ -75,7 +75,7 @@ def journal_sync_error(trial: Trial) -> None:
 def journal_write_error(trial: Trial) -> None:
     # The only calls of this kind on the journal's files are the journal's own.
     journal = [trial.place / "data-0" / "journal" / f"{number:020}.journal" for number in range(1, 9)]
-    fault = inject(trial.place, "pwritev", "error=EIO:when=60+", journal)
+    fault = inject(trial.place, "pwritev,pwrite64", "error=EIO:when=60+", journal)
     under_load(trial, fault.command, "the journal failed")
     trial.expect(fault.done() == 1, f"{fault.done()} writes failed: it went on after the first")
 
