@@ -56,7 +56,8 @@ def installed(name: str, asked_for: str, install: Callable[[Path], None]) -> Pat
     with _locked(name):
         if stamp.exists() and stamp.read_text() == wanted:
             return directory
-        print(f"installing {name} under {BUILD.name}/", flush=True)
+        # Not on standard output: a tool's own output is read there.
+        print(f"installing {name} under {BUILD.name}/", file=sys.stderr, flush=True)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         install(directory)
@@ -82,7 +83,7 @@ def debian_tool(name: str) -> Path:
         return Path(present)
     with _locked("apt"):
         if not shutil.which(name):
-            print(f"installing {name}", flush=True)
+            print(f"installing {name}", file=sys.stderr, flush=True)
             environment = {"DEBIAN_FRONTEND": "noninteractive"}
             run(["apt-get", "update", "-qq"], env=environment)
             run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", name], env=environment)
