@@ -21,7 +21,8 @@ def sound() -> tuple[Ledgers, Held]:
     ledgers.reads[PLACE] = records[:4]
     ledgers.commits[PLACE] = [(2, 1.0, 1.1), (4, 2.0, 2.1)]
     ledgers.starts[PLACE] = [(0, 0.5, 0.6), (2, 2.05, 2.2), (4, 3.0, 3.1)]
-    ledgers.made = {"kept", "dropped"}
+    ledgers.made = {"kept", "dropped", "perhaps dropped"}
+    ledgers.going = {"dropped", "perhaps dropped"}
     ledgers.gone = {"dropped"}
     return ledgers, Held({PLACE: records}, {PLACE: 4}, {"topic", "kept"}, [1, 2, 4])
 

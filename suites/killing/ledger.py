@@ -10,6 +10,7 @@ A ledger is a text file of one event a line, written by one worker:
     commit  <topic> <partition> <offset> <asked at> <told at>    an acknowledged commit of an offset
     start   <topic> <partition> <offset> <asked at> <told at>    where a new owner of a partition begins
     made    <topic>                                              an acknowledged creation
+    going   <topic>                                              a deletion that is asked for
     gone    <topic>                                              an acknowledged deletion
 
 Times are of the machine's monotonic clock, which all processes share.
@@ -33,6 +34,7 @@ class Ledgers:
     commits: dict[Place, list[tuple[int, float, float]]] = field(default_factory=lambda: defaultdict(list))
     starts: dict[Place, list[tuple[int, float, float]]] = field(default_factory=lambda: defaultdict(list))
     made: set[str] = field(default_factory=set)
+    going: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
 
     def load(self, path: Path) -> None:
@@ -48,7 +50,7 @@ class Ledgers:
                     partition, offset, asked, told = rest
                     positions[kind][topic, int(partition)].append((int(offset), float(asked), float(told)))
                 else:
-                    (self.made if kind == "made" else self.gone).add(topic)
+                    {"made": self.made, "going": self.going, "gone": self.gone}[kind].add(topic)
 
 
 @dataclass
@@ -178,5 +180,6 @@ def _generations(held: Held) -> list[str]:
 
 
 def _topics(ledgers: Ledgers, held: Held) -> list[str]:
-    lost = [f"{topic} was created, and is not there" for topic in sorted(ledgers.made - ledgers.gone - held.topics)]
+    # A deletion that nobody answered may have happened or not.
+    lost = [f"{topic} was created, and is not there" for topic in sorted(ledgers.made - ledgers.going - held.topics)]
     return lost + [f"{topic} was deleted, and is there" for topic in sorted(ledgers.gone & held.topics)]

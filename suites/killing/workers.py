@@ -221,5 +221,6 @@ def make_topics(bootstrap: str, seed: int, ledger_path: Path) -> None:
             number += 1
             created = admin.create_topics([NewTopic(topic, dice.randint(1, 3), 1)], request_timeout=5)[topic]
             if note("made", topic, created) and dice.random() < 0.5:
+                ledger.write(f"going {topic}\n")
                 note("gone", topic, admin.delete_topics([topic], request_timeout=5)[topic])
             time.sleep(dice.uniform(0.1, 0.6))
