@@ -126,6 +126,7 @@ def filled_by_others(trial: Trial) -> None:
 @scenario(
     "disk-filled-under-load",
     "producers under way when the disk fills wait and go on by themselves; nothing acknowledged is missing",
+    slow=True,
 )
 def filled_under_load(trial: Trial) -> None:
     mount = filesystems.tmpfs(trial, 96)
