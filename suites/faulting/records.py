@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from killing.ledger import COMPLAINTS_SHOWN_PER_CHECK, Held, Ledgers, judge
+from killing.ledger import COMPLAINTS_SHOWN_PER_CHECK, UNKNOWN_OFFSET, Held, Ledgers, judge
 
 Place = tuple[str, int]
 
@@ -72,9 +72,9 @@ class Records:
             self.sequences[name, place] += 1
             return number
 
-    def note(self, name: str, place: Place, number: int, offset: int) -> None:
+    def note(self, name: str, place: Place, number: int, offset: int | None) -> None:
         with self.lock:
-            self.ledgers.acks[place].append((offset, name, number))
+            self.ledgers.acks[place].append((UNKNOWN_OFFSET if offset is None else offset, name, number))
 
     def send(
         self, bootstrap: str, topic: str, count: int, *, partitions: int = 1, length: int = 300, name: str = "one", **how

@@ -17,7 +17,7 @@ def sound() -> tuple[Ledgers, Held]:
     """Two producers in one partition; the plain one has sent its record 1 twice, as it may."""
     records = [(0, "once", 0), (1, "plain", 0), (2, "plain", 1), (3, "plain", 1), (4, "once", 1), (5, "once", 2)]
     ledgers = Ledgers()
-    ledgers.acks[PLACE] = [record for record in records if record[0] != 2]
+    ledgers.acks[PLACE] = [record for record in records if record[0] != 2] + [(-1, "once", 1)]
     ledgers.reads[PLACE] = records[:4]
     ledgers.commits[PLACE] = [(2, 1.0, 1.1), (4, 2.0, 2.1)]
     ledgers.starts[PLACE] = [(0, 0.5, 0.6), (2, 2.05, 2.2), (4, 3.0, 3.1)]
@@ -60,7 +60,7 @@ def _swap(ledgers: Ledgers, held: Held) -> None:
 def _swap_plain(ledgers: Ledgers, held: Held) -> None:
     records = held.records[PLACE]
     records[1:4] = [(1, "plain", 1), (2, "plain", 0), (3, "plain", 1)]
-    ledgers.acks[PLACE] = [record for record in records if record[0] != 2]
+    ledgers.acks[PLACE] = [record for record in records if record[0] != 2] + [(-1, "once", 1)]
     ledgers.reads[PLACE] = []
 
 

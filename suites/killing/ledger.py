@@ -13,6 +13,7 @@ A ledger is a text file of one event a line, written by one worker:
     going   <topic>                                              a deletion that is asked for
     gone    <topic>                                              an acknowledged deletion
 
+A producer's client knows no offset of a batch that it sent again and that the broker had long had: -1.
 Times are of the machine's monotonic clock, which all processes share.
 """
 
@@ -23,6 +24,7 @@ from pathlib import Path
 Place = tuple[str, int]
 Entry = tuple[int, str, int]
 COMPLAINTS_SHOWN_PER_CHECK = 5
+UNKNOWN_OFFSET = -1
 
 
 @dataclass
@@ -94,7 +96,12 @@ def _kept(ledgers: Ledgers, held: Held) -> list[str]:
     complaints = []
     for place, acks in ledgers.acks.items():
         there = {offset: (producer, sequence) for offset, producer, sequence in held.records.get(place, ())}
+        written = set(there.values())
         for offset, producer, sequence in acks:
+            if offset == UNKNOWN_OFFSET:
+                if (producer, sequence) not in written:
+                    complaints.append(f"{place[0]}-{place[1]}: {producer}'s {sequence} was acknowledged, and is not there")
+                continue
             found = there.get(offset)
             if found != (producer, sequence):
                 where = f"{place[0]}-{place[1]}@{offset}"

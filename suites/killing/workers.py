@@ -14,6 +14,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from killing.ledger import UNKNOWN_OFFSET
+
 FLUSH_SECONDS = 60.0
 # Longer than any restart: a record that is given up would leave a hole that nobody promised.
 MESSAGE_TIMEOUT_MS = 300_000
@@ -92,7 +94,8 @@ def produce(
                 refused.append(error)
                 return
             name, sequence = message.value()[:64].split(b" ", 2)[:2]
-            place = f"{message.topic()} {message.partition()} {message.offset()}"
+            offset = UNKNOWN_OFFSET if message.offset() is None else message.offset()
+            place = f"{message.topic()} {message.partition()} {offset}"
             ledger.write(f"ack {place} {name.decode()} {int(sequence)}\n")
 
         due = 0.0
