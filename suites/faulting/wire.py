@@ -56,9 +56,11 @@ def produce_body(topic: str, partition: int, records: bytes, timeout_ms: int = 3
     )
 
 
-def produce(connection: socket.socket, topic: str, partition: int, records: bytes) -> tuple[int, int]:
+def produce(
+    connection: socket.socket, topic: str, partition: int, records: bytes, timeout_ms: int = 30_000
+) -> tuple[int, int]:
     """Kafka's error code and the base offset."""
-    answer = call(connection, PRODUCE_KEY, PRODUCE_VERSION, produce_body(topic, partition, records))
+    answer = call(connection, PRODUCE_KEY, PRODUCE_VERSION, produce_body(topic, partition, records, timeout_ms))
     at = 4 + 2 + len(topic.encode()) + 4 + 4
     return struct.unpack_from(">hq", answer, at)
 
@@ -69,6 +71,8 @@ def frame(key: int, version: int, body: bytes) -> bytes:
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def produce_once(bootstrap: str, topic: str, partition: int, records: bytes, seconds: float = 30) -> tuple[int, int]:
+def produce_once(
+    bootstrap: str, topic: str, partition: int, records: bytes, seconds: float = 30, timeout_ms: int = 30_000
+) -> tuple[int, int]:
     with connect(bootstrap, seconds) as connection:
-        return produce(connection, topic, partition, records)
+        return produce(connection, topic, partition, records, timeout_ms)

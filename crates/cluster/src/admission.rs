@@ -1,6 +1,7 @@
 //! What may be on its way at once: bytes per shard, and bytes that the disk has room for.
 //!
-//! Nothing is let in either while the journal takes all that it may, until checkpoints make room.
+//! Nothing is let in either while the journal takes all that it may, until checkpoints make room; and
+//! while the disk has no place for the journal's next file, records are refused.
 //!
 //! A batch is counted from the moment it is accepted until its segment write, so that the memory of
 //! a shard and the space on disk are promised before anything is agreed on: no committed entry ever
@@ -17,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use weir_model::command::Command;
 
 use crate::errors::ProposeError;
-use crate::journal::driver::JournalStatus;
+use crate::journal::driver::{JournalStatus, Room};
 
 /// Bytes of commands other than appends that a shard has on their way.
 const SMALL_BYTES_MAX: usize = 16 << 20;
@@ -90,11 +91,16 @@ impl DiskSpace {
         let available = self.available.load(Ordering::Acquire);
         let needed = self.reserve.saturating_add(before).saturating_add(bytes);
         if needed.saturating_add(self.written.load(Ordering::Acquire)) > available {
-            self.refused_since_poll.store(true, Ordering::Release);
-            self.refusing.store(true, Ordering::Release);
-            return Err(ProposeError::DiskFull { available_bytes: available });
+            return Err(self.refuse());
         }
         Ok(promise)
+    }
+
+    /// Notes that records were refused, and says so.
+    fn refuse(&self) -> ProposeError {
+        self.refused_since_poll.store(true, Ordering::Release);
+        self.refusing.store(true, Ordering::Release);
+        ProposeError::DiskFull { available_bytes: self.available.load(Ordering::Acquire) }
     }
 }
 
@@ -152,9 +158,7 @@ impl Gate {
 
     /// Waits for room for an append of that many bytes.
     pub(crate) async fn admit(&self, bytes: usize) -> Result<Admission, ProposeError> {
-        if self.journal.is_full() {
-            self.wait_for_journal().await?;
-        }
+        self.wait_for_journal().await?;
         let disk = self.disk.promise(bytes)?;
         let room = Arc::clone(&self.records).acquire_many_owned(permits(bytes, self.records_max)).await;
         match room {
@@ -165,12 +169,18 @@ impl Gate {
 
     /// Waits until checkpoints have made room in the journal.
     async fn wait_for_journal(&self) -> Result<(), ProposeError> {
-        let mut full = self.journal.on_full();
+        if self.journal.room() == Room::Open {
+            return Ok(());
+        }
+        let mut room = self.journal.on_room();
         while !self.records.is_closed() {
-            let room = full.wait_for(|full| !full);
-            if tokio::time::timeout(JOURNAL_WAIT_STEP, room).await.is_ok() {
-                return Ok(());
+            match *room.borrow_and_update() {
+                Room::Open => return Ok(()),
+                Room::NoSpace => return Err(self.disk.refuse()),
+                Room::Full => {}
             }
+            // Whether it changed or not: looked at again above.
+            let _ = tokio::time::timeout(JOURNAL_WAIT_STEP, room.changed()).await;
         }
         Err(ProposeError::ShuttingDown)
     }
@@ -179,8 +189,11 @@ impl Gate {
     pub(crate) fn try_admit(&self, command: &Command) -> Result<Admission, ProposeError> {
         let bytes = command.approximate_bytes();
         let (semaphore, max, disk) = match command {
-            Command::Append { .. } if self.journal.is_full() => return Err(ProposeError::Overloaded),
-            Command::Append { .. } => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
+            Command::Append { .. } => match self.journal.room() {
+                Room::Full => return Err(ProposeError::Overloaded),
+                Room::NoSpace => return Err(self.disk.refuse()),
+                Room::Open => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
+            },
             _ => (&self.small, SMALL_BYTES_MAX, None),
         };
         match Arc::clone(semaphore).try_acquire_many_owned(permits(bytes, max)) {

@@ -34,6 +34,17 @@ const GROUP_OVERHEAD_BYTES: usize = 128;
 /// How long a full journal waits before it looks again whether a checkpoint has made room.
 const FULL_RETRY: Duration = Duration::from_millis(20);
 
+/// Whether the journal takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It does.
+    Open,
+    /// Checkpoints must make room first, which they do by themselves.
+    Full,
+    /// The disk has no place for its next file, and nobody here knows when it will.
+    NoSpace,
+}
+
 /// How full the journal is, for those who decide on checkpoints and on what is let in.
 ///
 /// The bound that is set is kept here and not by the journal itself: what Raft has been given must be
@@ -44,8 +55,8 @@ pub(crate) struct JournalStatus {
     bytes_max: u64,
     end: AtomicU64,
     used_bytes: AtomicU64,
-    /// Whether nothing more is let in.
-    full: watch::Sender<bool>,
+    /// Whether anything more is let in.
+    room: watch::Sender<Room>,
     /// Told when more of it is taken than before.
     pub fuller: Notify,
 }
@@ -56,7 +67,7 @@ impl JournalStatus {
             bytes_max,
             end: AtomicU64::new(0),
             used_bytes: AtomicU64::new(0),
-            full: watch::Sender::new(false),
+            room: watch::Sender::new(Room::Open),
             fuller: Notify::new(),
         }
     }
@@ -78,20 +89,26 @@ impl JournalStatus {
 
     /// Whether nothing more is let in.
     pub(crate) fn is_full(&self) -> bool {
-        *self.full.borrow()
+        self.room() != Room::Open
+    }
+
+    /// Whether anything more is let in, and why not.
+    pub(crate) fn room(&self) -> Room {
+        *self.room.borrow()
     }
 
     /// Hears when that changes.
-    pub(crate) fn on_full(&self) -> watch::Receiver<bool> {
-        self.full.subscribe()
+    pub(crate) fn on_room(&self) -> watch::Receiver<Room> {
+        self.room.subscribe()
     }
 
-    fn publish(&self, end: u64, used_bytes: u64, blocked: bool) {
+    fn publish(&self, end: u64, used_bytes: u64, blocked: Option<Room>) {
         let before = self.used_bytes.swap(used_bytes, Ordering::AcqRel);
         self.end.store(end, Ordering::Release);
-        let full = blocked || used_bytes > self.bytes_max;
-        let changed = self.full.send_if_modified(|was| std::mem::replace(was, full) != full);
-        if used_bytes > before || (changed && full) {
+        let over = if used_bytes > self.bytes_max { Room::Full } else { Room::Open };
+        let room = blocked.unwrap_or(over);
+        let changed = self.room.send_if_modified(|was| std::mem::replace(was, room) != room);
+        if used_bytes > before || (changed && room != Room::Open) {
             self.fuller.notify_waiters();
         }
     }
@@ -125,7 +142,7 @@ pub(crate) enum Wrote {
     /// Everything in line.
     All,
     /// Not everything: there is no room until checkpoints or the operator make some.
-    Blocked(String),
+    Blocked(Room, String),
 }
 
 /// The journal with what is in line for it.
@@ -144,7 +161,8 @@ pub(crate) struct JournalDriver {
     completions: Vec<Completion>,
     unsealed: bool,
     status: Arc<JournalStatus>,
-    blocked: bool,
+    /// Why the head of the line could not be written.
+    blocked: Option<Room>,
 }
 
 impl JournalDriver {
@@ -167,7 +185,7 @@ impl JournalDriver {
             completions: Vec::new(),
             unsealed: false,
             status,
-            blocked: false,
+            blocked: None,
         };
         driver.publish();
         driver
@@ -209,8 +227,10 @@ impl JournalDriver {
         while !self.line.is_empty() {
             match self.write_group() {
                 Ok(()) => {}
-                Err(error) if clears_by_itself(&error) => return Ok(Wrote::Blocked(error.to_string())),
-                Err(error) => return Err(error),
+                Err(error) => match clears_by_itself(&error) {
+                    Some(room) => return Ok(Wrote::Blocked(room, error.to_string())),
+                    None => return Err(error),
+                },
             }
         }
         Ok(Wrote::All)
@@ -368,29 +388,30 @@ impl JournalDriver {
     fn settle(&mut self, wrote: Wrote) -> bool {
         let was_blocked = self.blocked;
         self.blocked = match wrote {
-            Wrote::All => false,
-            Wrote::Blocked(why) => {
-                if !was_blocked {
+            Wrote::All => None,
+            Wrote::Blocked(room, why) => {
+                if was_blocked.is_none() {
                     tracing::warn!(why, "the journal waits");
                 }
                 // Whatever the checkpoints have freed may be had by asking again.
                 self.release = true;
-                true
+                Some(room)
             }
         };
         if self.blocked != was_blocked {
             self.publish();
         }
-        self.blocked
+        self.blocked.is_some()
     }
 }
 
-/// Whether there may be room later for what there is none for now. Nothing was appended.
-fn clears_by_itself(error: &JournalError) -> bool {
+/// What is missing, if there may be room later for what there is none for now. Nothing was appended.
+fn clears_by_itself(error: &JournalError) -> Option<Room> {
     match error {
-        JournalError::Full { .. } => true,
-        JournalError::Disk(error) => error.clears_by_itself(),
-        _ => false,
+        JournalError::Full { .. } => Some(Room::Full),
+        JournalError::Disk(error) if error.is_no_space() => Some(Room::NoSpace),
+        JournalError::Disk(error) if error.clears_by_itself() => Some(Room::Full),
+        _ => None,
     }
 }
 

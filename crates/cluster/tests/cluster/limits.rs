@@ -176,6 +176,46 @@ fn a_disk_that_others_have_filled_is_waited_for_by_segment_writes() {
 }
 
 #[test]
+fn where_the_journal_finds_no_place_for_its_next_file_records_are_refused_and_do_not_wait() {
+    run(async {
+        let machine = Machine::alone(360);
+        let node = machine.start().await;
+        let shard = node.shard(SHARD).expect("the shard").clone();
+        open_partition(&shard).await;
+        machine.disk.set_capacity(Some(1 << 40));
+        let used = (1 << 40) - machine.disk.available_space(Path::new("/data")).expect("the space");
+        // Others fill it between two looks at how much is left.
+        machine.disk.set_capacity(Some(used));
+        let mut pending = Vec::new();
+        let refused = loop {
+            let admitted = tokio::time::timeout(Duration::from_secs(5), shard.admit(11_000));
+            match admitted.await.expect("is let in or refused, and does not wait") {
+                Ok(admission) => {
+                    let number = pending.len();
+                    pending.push(shard.submit_admitted(admission, large(number)).expect("is taken"));
+                }
+                Err(error) => break error,
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(pending.len() < 2000, "the disk is never full");
+        };
+        assert!(matches!(refused, ProposeError::DiskFull { .. }), "{refused:?}");
+        assert!(matches!(shard.submit(large(0)), Err(ProposeError::DiskFull { .. })));
+
+        machine.disk.set_capacity(None);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let count = pending.len();
+        for outcome in pending {
+            assert!(matches!(outcome.await, Ok(Outcome::Appended(_))));
+        }
+        assert!(matches!(shard.propose(large(count)).await, Ok(Outcome::Appended(_))));
+        assert_eq!(values(&shard).len(), count + 1);
+        assert_eq!(*machine.fatal.lock(), Vec::<String>::new());
+        node.shutdown().await;
+    });
+}
+
+#[test]
 fn the_journal_is_used_over_and_over_while_one_shard_is_idle() {
     run(async {
         let machine = Machine::alone(400).tuned(|options| options.log_cache_bytes = 64 << 10);
