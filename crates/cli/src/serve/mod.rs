@@ -4,6 +4,7 @@
 //! * [`logging`]: standard error.
 //! * [`clock`]: the wall clock.
 //! * [`descriptors`]: how many files and connections may be open.
+//! * [`scheduling`]: turns on the processor.
 //! * [`fronts`]: the listeners.
 //! * [`stop`]: signals, and failures that end everything.
 
@@ -12,6 +13,7 @@ mod data_dir;
 mod descriptors;
 mod fronts;
 mod logging;
+mod scheduling;
 mod stop;
 
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub fn run(flags: &ConfigFlags) -> Result<(), Failure> {
     let config = Config::new(&settings)?;
     logging::start(&config.log)?;
     let data_dir = DataDir::open(&config)?;
+    scheduling::ask_for_short_turns();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
