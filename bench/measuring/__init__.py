@@ -3,7 +3,7 @@
 * `cases`: every case as plain data, with its target.
 * `peers`: Weir and Apache Kafka as processes that are watched; `processes` and `machine` read what the
   kernel says of them; `topics` makes, checks and removes topics.
-* `client`: the load generator and what it prints.
+* `client`: the load generator and what it prints; `paced`: the clients whose latency is measured.
 * `loads`: one module for each kind of case.
 * `rounds`: brokers in turn, round after round; `samples`: what they gave, as lines of JSON.
 * `judgement`: medians, ratios and whether a target was met; `page`: docs/benchmarks.md.

@@ -10,9 +10,10 @@ from .samples import Results, Run
 
 OPENING = """# Benchmarks
 
-Weir beside Apache Kafka on the same machine, driven in turn by the same client, librdkafka's
-`rdkafka_performance`. Written by `bench/run --write`, group by group; each section says when, on what, and how
-to measure it again. Client and brokers share the cores, so look at the ratios: the figures are one machine's.
+Weir beside Apache Kafka on the same machine, driven in turn by the same client, librdkafka: its own
+`rdkafka_performance`, and for latency Python clients on top of it. Written by `bench/run --write`, group by
+group; each section says when, on what, and how to measure it again. Client and brokers share the cores, so look
+at the ratios: the figures are one machine's.
 
 How to read it:
 
@@ -74,9 +75,7 @@ def _measured(group: Group, taken: Taken) -> list[str]:
         for peer in case.peers:
             if (case.name, peer) not in taken:
                 continue
-            # In the latency mode the client spins by itself; elsewhere a full core means that it is the limit.
-            bound = case.kind != "latency" and client_bound(taken, case.name, peer)
-            name = f"{case.name} (client-bound)" if bound else case.name
+            name = f"{case.name} (client-bound)" if client_bound(taken, case.name, peer) else case.name
             rows.append([name, title(peer), *(_cell(column, taken, case.name, peer) for column in columns)])
     return _table(["case", "broker", *(column.heading for column in columns)], rows)
 
@@ -117,7 +116,7 @@ def _circumstances(run: Run) -> list[str]:
         *short,
         f"- {run.date}, {run.machine}; load before the run {run.load_before}. {run.rounds} round{plural} of "
         f"{run.seconds:g} s, brokers in turn, the order turning, `sync` and idle between. Again: `{run.command}`.",
-        f"- {versions}; load generator: `rdkafka_performance` of {run.client}.",
+        f"- {versions}; load generator: {run.client}.",
     ]
 
 

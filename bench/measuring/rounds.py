@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from harness import install
 from harness.paths import ROOT, weir_binary
 
-from . import client, machine
+from . import machine
 from .cases import Case, Group
 from .loads import LOADS
 from .loads.floor import Floor
@@ -94,7 +94,7 @@ def run_group(
             load_before=load_before,
             rounds=rounds,
             seconds=scale.seconds,
-            client=client.version(),
+            client="; ".join(sorted({load.generator() for load in loads.values()})),
             versions=versions(names),
             commands={case.name: _commands([loads[case.name, name] for name in case.peers]) for case in cases},
         )

@@ -4,10 +4,10 @@ was not measured anew; on made-up output, without a broker."""
 from collections.abc import Callable
 from dataclasses import replace
 
-from . import Fault, client, produce_probe
+from . import Fault, client, paced, produce_probe
 from .cases import BY_NAME, CASES, Case, Target
 from .judgement import judge
-from .loads.latency import percentiles
+from .loads.latency import read_result
 from .page import page, parts, section
 from .samples import Results, Run, Sample
 
@@ -16,6 +16,7 @@ PRODUCED = (
     "2000 msgs/s and 0.20 MB/s, 0 produce failures, 0 in queue, no compression\n"
 )
 CONSUMED = "% 3000 messages (300000 bytes) consumed in 250ms: 12000 msgs/s (1.20 MB/s)\n"
+PACED = '%4|thread: words of the library\n{"records": 3000, "failed": 0, "double": 0, "p50_ms": 0.5}\n'
 CASE = replace(BY_NAME["produce"].cases[0], targets=())
 
 
@@ -32,6 +33,20 @@ def _taken(weir: float, kafka: float, hottest: float = 0.5):
         return [Sample("r", CASE.name, peer, 1, {"records_per_second": value, "hottest_thread": hottest})]
 
     return {(CASE.name, "weir"): sample("weir", weir), (CASE.name, "kafka"): sample("kafka", kafka)}
+
+
+def _paced() -> paced.Taken:
+    """Four records, due at 0, 0, 1 and 1 ms: the second never came, the third came late and twice."""
+    taken = paced.Taken(4)
+    for number, milliseconds in ((0, 1), (2, 9), (2, 9), (3, 9)):
+        due = paced.due(number, rate=2000, at_once=2)
+        taken.note(paced.HEADER.pack(number, due), milliseconds * 1_000_000)
+    return taken
+
+
+def _missing_and_double_are_told() -> bool:
+    told = _paced().told(0, 0, 0.0)
+    return (told["records"], told["double"]) == (3, 1)
 
 
 def _verdict(target: Target, *numbers: float) -> str:
@@ -102,7 +117,19 @@ CHECKS: tuple[tuple[str, Callable[[], bool]], ...] = (
         and _verdict(Target("records_per_second", "most", 64), 65, 1) == "missed",
     ),
     ("what was not measured is not judged", lambda: _verdict(Target("rest_mib", "most", 64), 1, 1) == "not measured"),
-    ("percentiles are by rank", lambda: percentiles(list(range(1000, 0, -1)), "x")["x_p99_ms"] == 0.991),
+    ("percentiles are by rank", lambda: paced.percentiles(range(1_000_000, 0, -1000))["p99_ms"] == 0.991),
+    (
+        "what is due at one moment is due together",
+        lambda: [paced.due(number, 10_000, 10) for number in (9, 10, 25)] == [0, 1_000_000, 2_000_000],
+    ),
+    ("latency is from when a record was due", lambda: _paced().told(2, 0, 0.0)["p50_ms"] == 8.0),
+    ("a record that is missing or double is told", _missing_and_double_are_told),
+    ("a paced client's result is read", lambda: read_result(PACED, 3000)["p50_ms"] == 0.5),
+    ("a paced record too few is refused", lambda: _refused(lambda: read_result(PACED, 3001))),
+    (
+        "a paced record that is double is refused",
+        lambda: _refused(lambda: read_result(PACED.replace('"double": 0', '"double": 1'), 3000)),
+    ),
     ("a page keeps the sections that were not measured", _page_keeps_other_sections),
     ("of several runs of a case the last one counts", _latest_run_counts),
     ("no two cases of a group have one name", _names_are_unique),

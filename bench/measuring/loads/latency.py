@@ -1,38 +1,49 @@
-"""End to end at an even rate: from the moment before a record is given to the producer until a consumer has it.
+"""End to end at an even rate: from when a record was due until a consumer has it, and until it is acknowledged.
 
-Both are `rdkafka_performance` in its latency mode, whose records carry the wall clock's microseconds; each
-writes the time of every record to a file, and the percentiles are of these files. Between two records the
-producer polls without a pause, so that it takes a core for itself, whichever broker it drives.
+Both clients are `paced`, each in a process of its own; neither of these programs polls without a pause.
 """
 
+import json
+import re
+import shlex
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from .. import Fault, client, topics
+from harness import install
+from harness.paths import ROOT
+
+from .. import Fault, client, paced, topics
+from ..client import OUTPUT_TAIL
 from ..peers import Watch
 from .load import Load
 
+PROGRAM = Path(paced.__file__)
 CONSUMER_READY_SECONDS = 1.5
 # Sent before the measurement: an idempotent producer waits half a second for its id, and then catches up.
 LEFT_OUT_SECONDS = 1.5
 RATE_TOLERANCE = 0.1
-# The program reads the clock twice to find how long it may wait. Where it is held up between the two, it waits
-# for an event without end; its report of statistics is one.
-WOKEN_MS = 50
-# What giving a record takes, beside the program's pause, on a machine that does nothing else.
-GIVING_US = 8
+# A millisecond's records are due together: a client that wakes for each would take much of a core for that alone.
+WAKES_PER_SECOND = 1000
+# With which a consumer could wait by itself. They are the client's defaults, spelled out to be seen.
+READ_SETTINGS = {
+    "fetch.min.bytes": 1,
+    "fetch.wait.max.ms": 500,
+    "fetch.queue.backoff.ms": 1000,
+    "fetch.error.backoff.ms": 500,
+    "queued.min.messages": 100_000,
+}
+RESULT = re.compile(r"^\{.*\}$", re.MULTILINE)
 
 
-def percentiles(microseconds: list[int], name: str) -> dict[str, float]:
-    """By the nearest rank, in milliseconds."""
-    ordered = sorted(microseconds)
-
-    def at(share: float) -> float:
-        return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1000
-
-    shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
-    return {f"{name}_{label}_ms": at(share) for label, share in shares.items()} | {f"{name}_max_ms": ordered[-1] / 1000}
+def read_result(printed: str, count: int) -> dict[str, float]:
+    """What a client said of `count` records; the client library's own words may stand around it."""
+    found = RESULT.search(printed)
+    if not found:
+        raise Fault(f"no result in\n{printed[-OUTPUT_TAIL:]}")
+    told = json.loads(found[0])
+    if told["records"] != count or told["failed"] or told["double"]:
+        raise Fault(f"{told['records']} of {count} records, {told['failed']} failed, {told['double']} double")
+    return told
 
 
 class Latency(Load):
@@ -45,61 +56,61 @@ class Latency(Load):
         if abs(figures["records_per_second"] / self.case.rate - 1) > RATE_TOLERANCE:
             rate, others = figures["records_per_second"], figures["other_cores"]
             raise Fault(
-                f"{self.case.name}: {self.peer.kind.title} was given {rate:.0f} records/s, not {self.case.rate}; its "
-                f"producer needs a core for itself, and everything else on the machine took {others:.2f}"
+                f"{self.case.name}: {self.peer.kind.title} took {rate:.0f} records/s, not {self.case.rate}, while "
+                f"everything else on the machine took {others:.2f} cores"
             )
         return figures
 
+    def generator(self) -> str:
+        import confluent_kafka
+
+        return f"confluent-kafka {confluent_kafka.version()} with librdkafka {confluent_kafka.libversion()[0]}"
+
     def commands(self) -> list[str]:
-        return [client.shown(self._produce_words()), client.shown(self._consume_words())]
+        # As it is run from the root of the repository.
+        start = [".build/python/bin/python", str(PROGRAM.relative_to(ROOT))]
+        what = ["-b", "BROKER", "-t", "TOPIC", "-c", "COUNT"]
+        return [shlex.join([*start, *words, *what]) for words in (self._produce_words(), self._consume_words())]
 
     def _produce_words(self) -> list[str]:
-        case, pace = self.case, ("-l", "-r", str(self._pace()))
-        words = client.produce_words(dict(case.client_settings), case.record_bytes, case.partition, pace)
-        # The last of two intervals counts.
-        return [*words, "-i", str(WOKEN_MS)]
-
-    def _pace(self) -> int:
-        """The rate to ask for: the program pauses so long after each record, however long that took."""
-        return round(1e6 / (1e6 / self.case.rate - GIVING_US))
+        case = self.case
+        pace = ["--rate", str(case.rate), "--at-once", str(max(case.rate // WAKES_PER_SECOND, 1))]
+        settings = client.properties(dict(case.client_settings))
+        return ["produce", "-p", str(case.partition), "-s", str(case.record_bytes), *pace, *settings]
 
     def _consume_words(self) -> list[str]:
-        return client.consume_words(self.case.partitions, {}, ("-l",))
+        return ["consume", "-p", str(self.case.partition), *client.properties(READ_SETTINGS)]
 
     def _run(self, seconds: float) -> dict[str, float]:
         case, peer = self.case, self.peer
         left_out = int(case.rate * LEFT_OUT_SECONDS)
         count = int(case.rate * seconds) + left_out
         topic = peer.new_topic(case.partitions)
-        with TemporaryDirectory(prefix="latency-", dir=peer.place) as place:
-            read, acknowledged = Path(place) / "read", Path(place) / "acknowledged"
-            consume = client.command(peer.bootstrap, topic, [*self._consume_words(), "-A", str(read)], count)
-            produce = client.command(peer.bootstrap, topic, [*self._produce_words(), "-A", str(acknowledged)], count)
-            watch = Watch(peer)
-            with client.Running([consume]) as consumer:
-                time.sleep(CONSUMER_READY_SECONDS)
-                consumer.check_alive()
-                (produced,) = client.run([produce], seconds, peer)
-                (consumed,) = consumer.wait(client.RUN_SECONDS_SPARE, peer)
-            took = client.read_produced(produced.printed, count)
-            client.read_consumed(consumed.printed, count, case.record_bytes)
-            spent = watch.end(self.scale.settle_seconds, produced.cpu_seconds + consumed.cpu_seconds)
-            watch.check_synced(spent)
-            taken = {"read": self._samples(read, count), "acknowledged": self._samples(acknowledged, count)}
+        start = [str(install.python()), str(PROGRAM)]
+        what = ["-b", peer.bootstrap, "-t", topic, "-c", str(count), "--left-out", str(left_out)]
+        watch = Watch(peer)
+        with client.Running([[*start, *self._consume_words(), *what]]) as consumer:
+            time.sleep(CONSUMER_READY_SECONDS)
+            consumer.check_alive()
+            (produced,) = client.run([[*start, *self._produce_words(), *what]], seconds, peer)
+            (consumed,) = consumer.wait(client.RUN_SECONDS_SPARE, peer)
+        acknowledged, read = read_result(produced.printed, count), read_result(consumed.printed, count)
+        spent = watch.end(self.scale.settle_seconds, produced.cpu_seconds + consumed.cpu_seconds)
+        watch.check_synced(spent)
+        # A record that came twice at the very end was not read.
+        there = topics.records(peer.bootstrap, topic, case.partitions)
+        if there != count:
+            raise Fault(f"{count} records were acknowledged, {there} are there")
         topics.delete(peer.bootstrap, topic)
         figures = spent | {
             "records": count,
-            "seconds": took,
-            "records_per_second": count / took,
+            "seconds": acknowledged["seconds"],
+            "records_per_second": count / acknowledged["seconds"],
             "broker_cpu_s_per_million": spent["broker_cpu_seconds"] / count * 1e6,
+            "producer_cores": acknowledged["cores"],
+            "consumer_cores": read["cores"],
             "hottest_thread": max(produced.hottest_thread, consumed.hottest_thread),
         }
-        for name, samples in taken.items():
-            figures |= percentiles(samples[left_out:], name)
+        for name, told in (("read", read), ("acknowledged", acknowledged)):
+            figures |= {f"{name}_{figure}": value for figure, value in told.items() if figure.endswith("_ms")}
         return figures
-
-    def _samples(self, path: Path, count: int) -> list[int]:
-        samples = [int(line) for line in path.read_text().split()]
-        if len(samples) != count:
-            raise Fault(f"{len(samples)} latencies of {count} records in {path.name}")
-        return samples

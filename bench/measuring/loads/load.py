@@ -4,7 +4,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from .. import Fault, machine
+from .. import Fault, client, machine
 from ..cases import Case
 from ..peers import Peer
 
@@ -46,6 +46,10 @@ class Load:
     def commands(self) -> list[str]:
         """The load generators' command lines, for the page."""
         return []
+
+    def generator(self) -> str:
+        """The program that makes the load, and its version, for the page."""
+        return f"`{client.PROGRAM}` of {client.version()}"
 
     def pause(self) -> None:
         os.sync()
