@@ -1,8 +1,9 @@
 //! Decides when a shard's checkpoint is made, makes it, and lets go of the log before it.
 //!
-//! One is made when enough was applied since the last one, when space that was deleted can be given back, or
-//! when the oldest entry that no checkpoint covers keeps too much of the journal: so that an
-//! idle shard never pins what the busy ones need room for. It never covers more than the journal has made durable here.
+//! One is made when the oldest entry that no checkpoint covers lies far enough back in the journal, whoever
+//! filled it since: so that a restart never reads more than that, and an idle shard never pins what the busy ones
+//! need room for; and when space that was deleted can be given back. It never covers more than the journal has
+//! made durable here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +90,7 @@ impl Checkpointer {
     async fn tend(&self, since_last: Duration) -> Result<bool, String> {
         let last = self.machine.checkpointed();
         let unsaved = self.log.needed_behind(last.map(|id| id.index));
-        let is_due = self.machine.applied_bytes() >= self.checkpoint_bytes
+        let is_due = self.keeps(unsaved) >= self.checkpoint_bytes
             || (self.view.holds_retired() && (self.space.is_low() || since_last >= GIVE_BACK_AFTER))
             || self.keeps_too_much(unsaved);
         if is_due {
@@ -101,12 +102,15 @@ impl Checkpointer {
         }
     }
 
-    /// Whether an entry at that position keeps more of the journal than a shard may.
+    /// How much of the journal an entry at that position keeps, in bytes.
+    fn keeps(&self, from: Option<Position>) -> u64 {
+        from.map_or(0, |from| self.journal.end().saturating_sub(from.0))
+    }
+
+    /// Whether that is more than a shard may.
     fn keeps_too_much(&self, from: Option<Position>) -> bool {
-        let Some(from) = from else { return false };
-        let kept = self.journal.end().saturating_sub(from.0);
         let share = if self.journal.is_high() { 4 } else { 2 };
-        kept >= (self.journal.bytes_max() / share).max(1)
+        self.keeps(from) >= (self.journal.bytes_max() / share).max(1)
     }
 
     /// Makes a checkpoint now, if anything was applied since the last one, and purges the log.

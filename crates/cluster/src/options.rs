@@ -32,7 +32,8 @@ pub struct NodeOptions {
     pub shard: ShardOptions,
     /// Heartbeats and elections.
     pub timing: RaftTiming,
-    /// A shard's checkpoint begins when this many bytes of entries were applied since the last one.
+    /// A shard's checkpoint begins when its oldest entry that none covers lies this many bytes back in the
+    /// journal.
     pub checkpoint_bytes: u64,
     /// Bytes of a shard between acceptance and segment write.
     pub admission_bytes_max: usize,
@@ -70,7 +71,7 @@ impl NodeOptions {
             journal: JournalOptions::default(),
             shard: ShardOptions::default(),
             timing: RaftTiming::default(),
-            checkpoint_bytes: 256 << 20,
+            checkpoint_bytes: 128 << 20,
             admission_bytes_max: 64 << 20,
             disk_reserve_bytes: 512 << 20,
             disk_poll: Duration::from_millis(500),

@@ -348,9 +348,9 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "checkpoint-bytes",
         kind: Kind::Size(MIB, 64 * GIB),
-        default: "268435456",
+        default: "134217728",
         value_name: "BYTES",
-        doc: "Checkpoint a shard after this many bytes of its journal; a restart reads at most about as much again.",
+        doc: "Checkpoint a shard when its oldest entry without one lies this far back in the journal; a restart reads about as much again, and twice at most.",
     },
     Key {
         name: "admission-bytes",

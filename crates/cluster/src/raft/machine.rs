@@ -6,7 +6,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::{Stream, TryStreamExt};
 use openraft::entry::EntryPayload;
@@ -15,7 +14,7 @@ use openraft::{OptionalSend, RaftSnapshotBuilder};
 use parking_lot::Mutex;
 use weir_shard::{CheckpointTask, Shard, ShardView};
 
-use super::codec::{encode_stored_membership, entry_bytes};
+use super::codec::encode_stored_membership;
 use super::log::ShardLog;
 use super::types::{Config, LogId, SnapshotMeta, StoredMembership, term_of};
 use crate::segments::SegmentSignal;
@@ -30,19 +29,13 @@ pub(crate) struct CheckpointHandle {}
 pub(crate) struct MachineStatus {
     /// The last durable checkpoint.
     checkpoint: Mutex<Option<SnapshotMeta>>,
-    /// Bytes of entries that were applied since the last checkpoint was begun.
-    applied_bytes: AtomicU64,
     /// Why nothing is applied any more.
     stopped: Mutex<Option<String>>,
 }
 
 impl MachineStatus {
     pub(crate) fn new(checkpoint: Option<SnapshotMeta>) -> MachineStatus {
-        MachineStatus {
-            checkpoint: Mutex::new(checkpoint),
-            applied_bytes: AtomicU64::new(0),
-            stopped: Mutex::default(),
-        }
+        MachineStatus { checkpoint: Mutex::new(checkpoint), stopped: Mutex::default() }
     }
 
     /// The last log id that the durable checkpoint covers.
@@ -56,11 +49,6 @@ impl MachineStatus {
         if checkpoint.as_ref().is_none_or(|last| last.last_log_id < meta.last_log_id) {
             *checkpoint = Some(meta);
         }
-    }
-
-    /// Bytes of entries that were applied since the last checkpoint was begun.
-    pub(crate) fn applied_bytes(&self) -> u64 {
-        self.applied_bytes.load(Ordering::Relaxed)
     }
 
     /// Why nothing is applied any more, if so.
@@ -105,7 +93,6 @@ impl StateMachine {
     /// Takes hold of the state as it is now, if there is any.
     pub(crate) fn begin_checkpoint(&mut self) -> Option<Begun> {
         let last_log_id = Some(self.applied?);
-        self.status.applied_bytes.store(0, Ordering::Relaxed);
         let task = self.shard.begin_checkpoint(encode_stored_membership(&self.membership));
         Some(Begun { task, meta: SnapshotMeta { last_log_id, last_membership: self.membership.clone() } })
     }
@@ -131,7 +118,6 @@ impl StateMachine {
             }
         };
         self.applied = Some(entry.log_id);
-        self.status.applied_bytes.fetch_add(entry_bytes(&entry) as u64, Ordering::Relaxed);
         if let Some(responder) = responder {
             responder.send(outcomes);
         }

@@ -8,8 +8,6 @@ use openraft::impls::EmptyNode;
 use openraft::raft::responder::Responder;
 use openraft::vote::RaftLeaderId;
 use openraft::{OptionalSend, RaftTypeConfig};
-use openraft_rt::deterministic_rng::DeterministicRng;
-use openraft_rt_tokio::TokioRuntime;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weir_model::command::Outcome;
@@ -37,8 +35,7 @@ impl RaftTypeConfig for Config {
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
-/// tokio, with the randomness of elections drawn from a seed.
-pub(crate) type Runtime = DeterministicRng<TokioRuntime>;
+pub(crate) use super::runtime::Runtime;
 
 pub(crate) type LogId = openraft::alias::LogIdOf<Config>;
 pub(crate) type Vote = openraft::alias::VoteOf<Config>;
