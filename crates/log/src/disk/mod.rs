@@ -18,6 +18,7 @@ mod error;
 mod lock;
 mod real;
 mod sim;
+mod system;
 #[cfg(test)]
 mod tests;
 
@@ -90,6 +91,25 @@ pub trait File: Send + Sync + fmt::Debug {
     /// As [`File::read_at`], but only what can be had without waiting for the disk: possibly fewer
     /// bytes, or `None` when not even the first is at hand (or this cannot be told).
     fn try_read_cached(&self, buffer: &mut [u8], position: u64) -> Result<Option<usize>, DiskError>;
+    /// As [`File::read_at`], into new memory, of which nothing is written twice.
+    fn read_vec(&self, len: usize, position: u64) -> Result<Vec<u8>, DiskError> {
+        let mut bytes = vec![0; len];
+        let have = self.read_at(&mut bytes, position)?;
+        bytes.truncate(have);
+        Ok(bytes)
+    }
+    /// As [`File::try_read_cached`], into new memory, of which nothing is written twice.
+    fn try_read_vec_cached(&self, len: usize, position: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        let mut bytes = vec![0; len];
+        Ok(self.try_read_cached(&mut bytes, position)?.map(|have| {
+            bytes.truncate(have);
+            bytes
+        }))
+    }
+    /// Asks the system to begin writing a range to the disk, and does not wait for it. Nothing is durable by
+    /// that; but a later sync has less to write, and others less to wait for behind it. Whether anything
+    /// comes of it is not told.
+    fn begin_writeback(&self, _position: u64, _len: u64) {}
     /// Writes all of `slices` behind each other at `position`, growing the file if need be.
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> Result<(), DiskError>;
     /// Grows the file to `len` bytes of zeroes that are really written, so that overwriting them

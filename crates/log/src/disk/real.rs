@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{DirEntry, Disk, DiskError, DiskErrorKind, File, OpenMode};
+use super::{DirEntry, Disk, DiskError, DiskErrorKind, File, OpenMode, system};
 
 /// Slices that one system call takes (`IOV_MAX` on Linux).
 const SLICES_MAX: usize = 1024;
@@ -165,15 +165,32 @@ impl File for RealFile {
             return Ok(None);
         }
         let slices = &mut [IoSliceMut::new(buffer)];
-        match rustix::io::preadv2(&self.file, slices, position, ReadWriteFlags::NOWAIT) {
-            Ok(n) => Ok(Some(n)),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                self.cached_reads.store(false, Ordering::Relaxed);
-                Ok(None)
+        self.cached(rustix::io::preadv2(&self.file, slices, position, ReadWriteFlags::NOWAIT))
+    }
+
+    fn read_vec(&self, len: usize, position: u64) -> Result<Vec<u8>, DiskError> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            match system::read(&self.file, &mut bytes, len, position, ReadWriteFlags::empty()) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(DiskError::from_io("read", &self.path, &error.into())),
             }
-            Err(error) => Err(DiskError::from_io("read", &self.path, &error.into())),
         }
+        Ok(bytes)
+    }
+
+    fn try_read_vec_cached(&self, len: usize, position: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        if !self.cached_reads.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(len);
+        let read = system::read(&self.file, &mut bytes, len, position, ReadWriteFlags::NOWAIT);
+        self.cached(read.map(|_| bytes))
+    }
+
+    fn begin_writeback(&self, position: u64, len: u64) {
+        system::begin_writeback(&self.file, position, len);
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> Result<(), DiskError> {
@@ -228,6 +245,19 @@ impl File for RealFile {
 }
 
 impl RealFile {
+    /// What a read that would not wait has come to.
+    fn cached<T>(&self, read: Result<T, Errno>) -> Result<Option<T>, DiskError> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                self.cached_reads.store(false, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(DiskError::from_io("read", &self.path, &error.into())),
+        }
+    }
+
     /// The file for a write past the page cache, if this one can be.
     fn direct_for(&self, slices: &[IoSlice<'_>], position: u64) -> Option<&fs::File> {
         let direct = self.direct.as_ref().filter(|_| self.direct_writes.load(Ordering::Relaxed))?;

@@ -59,6 +59,9 @@ pub use types::{
 /// Positions within a segment are 32 bits wide, and signed in Kafka.
 const SEGMENT_BYTES_MAX: u64 = i32::MAX as u64;
 
+/// Files are sent on their way to the disk in pieces of this size.
+const WRITEBACK_BYTES: u64 = 512 << 10;
+
 /// Rests of batches below this are copied: a slice of a vectored write costs about as much.
 const COPY_BELOW_BYTES: usize = 1024;
 
@@ -119,6 +122,7 @@ impl PartitionLog {
             return Err(error.into());
         }
         segment.with_state(|state| publish(state, position, batches));
+        begin_writeback(&*file, position, segment.entry().bytes);
         let new = position == 0;
         let mut range = self.shared.range.write();
         range.end = batches.last().map_or(range.end, |last| last.last_offset + 1);
@@ -325,6 +329,16 @@ fn write_batches(file: &dyn File, position: u64, batches: &[StoredBatch]) -> Res
     }
     slices.push(IoSlice::new(&buffer[from..to]));
     file.write_at(&slices, position)
+}
+
+/// Sends what has become full of a file on its way to the disk, so that the sync of a checkpoint finds
+/// little to do and the journal's writes do not stand behind it. Less than a piece waits: a page that is
+/// still being filled would be written again and again.
+fn begin_writeback(file: &dyn File, before: u64, after: u64) {
+    let (from, to) = (before - before % WRITEBACK_BYTES, after - after % WRITEBACK_BYTES);
+    if from < to {
+        file.begin_writeback(from, to - from);
+    }
 }
 
 /// Lets readers see what was written.

@@ -17,7 +17,7 @@ use super::index::{
 use super::names::{FileKind, file_path};
 use super::rewrite::check_crc;
 use super::types::{Corruption, ReadChunk, ReadError, ReadOptions, SegmentEntry, TimestampHit};
-use super::walk::{LONG_WALK_BYTES, SHORT_WALK_BYTES, Walk, read_at};
+use super::walk::{LONG_WALK_BYTES, SHORT_WALK_BYTES, Walk, read_vec};
 use crate::disk::{Disk, DiskError, File, OpenMode};
 
 /// Longest read, a single batch excepted. Who asks for more gets this much and asks again.
@@ -220,10 +220,9 @@ impl Segment {
     ) -> Result<Option<ReadChunk>, ReadError> {
         let room = end.saturating_sub(position) as usize;
         let max_bytes = options.max_bytes.min(READ_BYTES_MAX);
-        let mut bytes = vec![0; room.min(max_bytes.max(HEAD_BYTES))];
-        let have = read_at(file, &mut bytes, position, options.cached_only)?;
-        bytes.truncate(have);
-        if have < HEAD_BYTES {
+        let len = room.min(max_bytes.max(HEAD_BYTES));
+        let mut bytes = read_vec(file, len, position, options.cached_only)?;
+        if bytes.len() < HEAD_BYTES {
             return if options.cached_only {
                 Err(ReadError::WouldBlock)
             } else {
@@ -241,9 +240,8 @@ impl Segment {
             if first.bytes > max_bytes && !options.at_least_one {
                 return Ok(Some(ReadChunk { bytes: Default::default(), next_offset: offset, batches: 0 }));
             }
-            bytes.resize(first.bytes, 0);
-            let have = read_at(file, &mut bytes, position, options.cached_only)?;
-            if have < first.bytes {
+            bytes = read_vec(file, first.bytes, position, options.cached_only)?;
+            if bytes.len() < first.bytes {
                 return if options.cached_only {
                     Err(ReadError::WouldBlock)
                 } else {

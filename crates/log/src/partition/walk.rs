@@ -30,6 +30,24 @@ pub(super) fn read_at(
     }
 }
 
+/// As [`read_at`], into new memory.
+pub(super) fn read_vec(
+    file: &dyn File,
+    len: usize,
+    position: u64,
+    cached_only: bool,
+) -> Result<Vec<u8>, ReadError> {
+    if cached_only {
+        match file.try_read_vec_cached(len, position)? {
+            Some(bytes) if len == 0 || !bytes.is_empty() => Ok(bytes),
+            // Nothing where something should be is as good as a miss.
+            _ => Err(ReadError::WouldBlock),
+        }
+    } else {
+        Ok(file.read_vec(len, position)?)
+    }
+}
+
 /// Walks over batches from a position to the end of the log's part of the file.
 pub(super) struct Walk<'a> {
     file: &'a dyn File,
