@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::storage::IOFlushed;
 use tokio::sync::{Notify, oneshot, watch};
-use weir_log::journal::{Journal, JournalError, JournalRecord, Position, RecordKind};
+use weir_log::journal::{Journal, JournalError, JournalRecord, Position, RecordKind, SpareOrder};
 use weir_model::ShardId;
 
 use super::queue::{JournalQueue, Request, Taken, Woken};
@@ -44,6 +45,9 @@ pub(crate) enum Room {
     /// The disk has no place for its next file, and nobody here knows when it will.
     NoSpace,
 }
+
+/// How long the disk is left to others after each piece of a spare file.
+const SPARE_PAUSE: Duration = Duration::from_millis(1);
 
 /// How full the journal is, for those who decide on checkpoints and on what is let in.
 ///
@@ -156,6 +160,8 @@ pub(crate) struct JournalDriver {
     give_up_spares: bool,
     /// No spare file is made before others have got on: what one would take is needed elsewhere.
     spares_given_up: bool,
+    /// The last one could not be made: not tried again before a pause.
+    spare_failed: bool,
     /// Appended since the last sync.
     placed: Vec<(ShardId, LogId, Position)>,
     completions: Vec<Completion>,
@@ -181,6 +187,7 @@ impl JournalDriver {
             release: false,
             give_up_spares: false,
             spares_given_up: false,
+            spare_failed: false,
             placed: Vec::new(),
             completions: Vec::new(),
             unsealed: false,
@@ -353,14 +360,48 @@ impl JournalDriver {
             result => result.map(|_| self.unsealed = false),
         };
         sealed?;
-        if !self.spares_given_up {
-            match self.journal.prepare_spare() {
-                Err(error @ JournalError::Disk(_)) => tracing::debug!(%error, "no spare file was made"),
-                result => result?,
-            }
-        }
+        self.spare_failed = false;
         self.publish();
         Ok(())
+    }
+
+    /// A spare file to be made beside the journal, when nothing else is to be done or the current file is half
+    /// full: whoever begins the next file and has none waits for 64 MiB of zeroes.
+    fn order_spare(&mut self, idle: bool) -> Option<Arc<SpareOrder>> {
+        let (filled, capacity) = self.journal.filled();
+        let due = idle || (!self.spare_failed && filled >= capacity / 2);
+        if self.spares_given_up || !due {
+            return None;
+        }
+        self.journal.order_spare().map(Arc::new)
+    }
+
+    fn spare_made(&mut self, order: &SpareOrder, made: Result<(), JournalError>) -> Result<(), JournalError> {
+        match self.journal.spare_made(order, made) {
+            Err(error @ JournalError::Disk(_)) => {
+                tracing::debug!(%error, "no spare file was made");
+                self.spare_failed = true;
+            }
+            result => result?,
+        }
+        if self.spares_given_up {
+            // Asked for while it was being made.
+            if let Err(error) = self.journal.remove_spares() {
+                tracing::warn!(%error, "a spare file of the journal could not be removed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a spare file here and now, where there are no threads.
+    fn make_spare(&mut self, idle: bool) -> Result<(), JournalError> {
+        match self.order_spare(idle) {
+            Some(order) => {
+                let made = order.make(&mut || {});
+                self.spare_made(&order, made)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether a pause should be used for [`JournalDriver::idle`].
@@ -426,6 +467,54 @@ fn die(driver: &mut JournalDriver, queue: &JournalQueue, on_fatal: &OnFatal, err
     driver.fail(&reason);
 }
 
+/// The thread that makes a spare file. It has ended before the journal's owner goes on: nobody else may
+/// have the file meanwhile.
+#[derive(Default)]
+struct SpareMaker(Option<Making>);
+
+struct Making {
+    order: Arc<SpareOrder>,
+    thread: thread::JoinHandle<Result<(), JournalError>>,
+}
+
+impl SpareMaker {
+    fn begin(&mut self, order: Arc<SpareOrder>, driver: &mut JournalDriver) -> Result<(), JournalError> {
+        let theirs = Arc::clone(&order);
+        let work = move || theirs.make(&mut || thread::sleep(SPARE_PAUSE));
+        match thread::Builder::new().name("journal-spare".to_owned()).spawn(work) {
+            Ok(thread) => {
+                self.0 = Some(Making { order, thread });
+                Ok(())
+            }
+            // Without a thread of its own it is made here, at this thread's cost.
+            Err(_) => {
+                let made = order.make(&mut || {});
+                driver.spare_made(&order, made)
+            }
+        }
+    }
+
+    /// Hands over what is finished, if anything is.
+    fn finish(&mut self, driver: &mut JournalDriver) -> Result<(), JournalError> {
+        match self.0.take_if(|making| making.thread.is_finished()) {
+            Some(Making { order, thread }) => {
+                let made =
+                    thread.join().unwrap_or(Err(JournalError::Options("a spare file's thread panicked")));
+                driver.spare_made(&order, made)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for SpareMaker {
+    fn drop(&mut self) {
+        if let Some(making) = self.0.take() {
+            let _ = making.thread.join();
+        }
+    }
+}
+
 /// Drives the journal from a thread, until the queue is closed and empty.
 pub(crate) fn run_thread(
     mut driver: JournalDriver,
@@ -435,13 +524,16 @@ pub(crate) fn run_thread(
 ) {
     let result = (|| {
         let mut blocked = false;
+        let mut spare = SpareMaker::default();
         loop {
             let patience = match (blocked, driver.wants_idle()) {
                 (true, _) => Some(FULL_RETRY),
                 (false, true) => Some(idle),
                 (false, false) => None,
             };
-            match queue.wait_blocking(patience) {
+            let woken = queue.wait_blocking(patience);
+            spare.finish(&mut driver)?;
+            match woken {
                 Woken::Failed => {
                     driver.accept(queue.take());
                     driver.fail("the journal was given up");
@@ -455,12 +547,20 @@ pub(crate) fn run_thread(
                     }
                     return Ok(());
                 }
-                Woken::Idle if !blocked => driver.idle()?,
+                Woken::Idle if !blocked => {
+                    driver.idle()?;
+                    if let Some(order) = driver.order_spare(true) {
+                        spare.begin(order, &mut driver)?;
+                    }
+                }
                 Woken::Work | Woken::Idle => {
                     driver.accept(queue.take());
                     let wrote = driver.write()?;
                     driver.sync()?;
                     blocked = driver.settle(wrote);
+                    if let Some(order) = driver.order_spare(false) {
+                        spare.begin(order, &mut driver)?;
+                    }
                     if blocked {
                         std::thread::sleep(FULL_RETRY / 4);
                     }
@@ -503,13 +603,17 @@ pub(crate) async fn run_task(
                     }
                     return Ok(());
                 }
-                Woken::Idle if !blocked => driver.idle()?,
+                Woken::Idle if !blocked => {
+                    driver.idle()?;
+                    driver.make_spare(true)?;
+                }
                 Woken::Work | Woken::Idle => {
                     driver.accept(queue.take());
                     let wrote = driver.write()?;
                     tokio::time::sleep(sync_latency).await;
                     driver.sync()?;
                     blocked = driver.settle(wrote);
+                    driver.make_spare(false)?;
                     if blocked {
                         tokio::time::sleep(FULL_RETRY / 4).await;
                     }

@@ -26,7 +26,7 @@ mod types;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -55,6 +55,8 @@ pub struct Journal {
     live: VecDeque<LiveFile>,
     /// Numbers of files with nothing needed in them, in order, all above the live ones'.
     spares: VecDeque<u64>,
+    /// Number of the spare file that somebody is making.
+    being_made: Option<u64>,
     highest_number: u64,
     /// Position behind the last group.
     end: u64,
@@ -144,12 +146,51 @@ impl Journal {
     /// Makes the file after the current one, if there is none, so that beginning it costs nothing.
     pub fn prepare_spare(&mut self) -> Result<(), JournalError> {
         self.check_usable()?;
-        if self.spares.is_empty() {
-            let number = self.highest_number + 1;
-            self.create_file(number)?;
-            self.highest_number = number;
-            self.spares.push_back(number);
+        match self.order_spare() {
+            Some(order) => {
+                let made = order.make(&mut || {});
+                self.spare_made(&order, made)
+            }
+            None => Ok(()),
         }
+    }
+
+    /// How much of the current file is written, in bytes, and how much goes into it.
+    pub fn filled(&self) -> (u64, u64) {
+        self.live.back().map_or((0, 0), |live| (self.end - live.base, live.capacity))
+    }
+
+    /// What to make so that beginning the next file costs nothing, if there is no spare file and nobody makes
+    /// one. It may be made beside the journal, from any thread; [`Journal::spare_made`] must be told.
+    pub fn order_spare(&mut self) -> Option<SpareOrder> {
+        if !self.spares.is_empty() || self.being_made.is_some() {
+            return None;
+        }
+        self.highest_number += 1;
+        self.being_made = Some(self.highest_number);
+        Some(SpareOrder {
+            disk: Arc::clone(&self.disk),
+            dir: self.dir.clone(),
+            number: self.highest_number,
+            bytes: self.options.file_bytes,
+        })
+    }
+
+    /// Takes a spare file over, or notes that it could not be made; says why.
+    pub fn spare_made(
+        &mut self,
+        order: &SpareOrder,
+        made: Result<(), JournalError>,
+    ) -> Result<(), JournalError> {
+        self.being_made = None;
+        self.check_usable()?;
+        made?;
+        // Numbers rise from file to file. Where the journal could not wait, it has gone past this one.
+        if self.live.back().is_some_and(|live| live.number > order.number) {
+            return self.recycle(order.number, order.bytes);
+        }
+        let place = self.spares.partition_point(|number| *number < order.number);
+        self.spares.insert(place, order.number);
         Ok(())
     }
 
@@ -347,7 +388,7 @@ impl Journal {
             Some(number) => *number,
             None => {
                 let number = self.highest_number + 1;
-                self.create_file(number)?;
+                make_file(&*self.disk, &self.dir, number, self.options.file_bytes, &mut || {})?;
                 self.highest_number = number;
                 self.spares.push_back(number);
                 number
@@ -395,22 +436,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes a file of zeroes, durable with its name.
-    fn create_file(&mut self, number: u64) -> Result<(), JournalError> {
-        let path = self.dir.join(file_name(number));
-        let made = self.disk.open(&path, OpenMode::Create).and_then(|file| {
-            file.allocate(self.options.file_bytes)?;
-            file.sync_data()?;
-            self.disk.sync_dir(&self.dir)
-        });
-        made.map_err(|error| {
-            // Space that a half-made file takes helps nobody; it holds nothing yet, and if it
-            // cannot be removed either, the next attempt finds it and goes on with it.
-            let _ = self.disk.remove_file(&path);
-            JournalError::Disk(error)
-        })
-    }
-
     /// Gives a file that holds nothing needed a new number, or removes it. Durable when it returns,
     /// so that files disappear strictly from the lowest upwards.
     fn recycle(&mut self, number: u64, bytes: u64) -> Result<(), JournalError> {
@@ -431,4 +456,54 @@ impl Journal {
         let synced = self.disk.sync_dir(&self.dir);
         self.poison_on_error(synced)
     }
+}
+
+/// A spare file to be made.
+#[derive(Debug)]
+#[must_use = "the journal waits for it to be made"]
+pub struct SpareOrder {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    number: u64,
+    bytes: u64,
+}
+
+impl SpareOrder {
+    /// Makes the file, calling `pause` between its pieces of 1 MiB: a disk that is given all of it at once
+    /// keeps everybody else waiting.
+    pub fn make(&self, pause: &mut dyn FnMut()) -> Result<(), JournalError> {
+        make_file(&*self.disk, &self.dir, self.number, self.bytes, pause)
+    }
+}
+
+/// Bytes of a new file that are written between two pauses.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Makes a file of zeroes, durable with its name.
+fn make_file(
+    disk: &dyn Disk,
+    dir: &Path,
+    number: u64,
+    bytes: u64,
+    pause: &mut dyn FnMut(),
+) -> Result<(), JournalError> {
+    let path = dir.join(file_name(number));
+    let made = disk.open(&path, OpenMode::Create).and_then(|file| {
+        let mut len = file.len()?;
+        while len < bytes {
+            let piece = PIECE_BYTES.min(bytes - len);
+            file.allocate(len + piece)?;
+            file.begin_writeback(len, piece);
+            len += piece;
+            pause();
+        }
+        file.sync_data()?;
+        disk.sync_dir(dir)
+    });
+    made.map_err(|error| {
+        // Space that a half-made file takes helps nobody; it holds nothing yet, and if it
+        // cannot be removed either, the next attempt finds it and goes on with it.
+        let _ = disk.remove_file(&path);
+        JournalError::Disk(error)
+    })
 }

@@ -117,6 +117,7 @@ impl Journal {
             options,
             live,
             spares: VecDeque::new(),
+            being_made: None,
             highest_number: files.last().map_or(0, |file| file.number),
             end: plan.end,
             durable: plan.end,

@@ -351,6 +351,55 @@ fn spares_are_made_ahead_and_used() {
 }
 
 #[test]
+fn a_spare_that_is_made_beside_the_journal_is_used_next_or_given_a_number_behind() {
+    let disk = SimDisk::new(1);
+    let options = JournalOptions { journal_bytes_max: 1 << 20, ..options() };
+    let open = |recovered: &mut usize| {
+        let count = &mut |_| *recovered += 1;
+        Journal::open(disk.shared(), Path::new(DIR), options, count).unwrap().0
+    };
+    let mut journal = open(&mut 0);
+    let number_in_use = |journal: &super::Journal| journal.files().last().map(|file| file.number);
+    let in_time = journal.order_spare().expect("there is none");
+    assert!(journal.order_spare().is_none(), "one is being made");
+    let mut pauses = 0;
+    let made = in_time.make(&mut || pauses += 1);
+    assert!(pauses > 0);
+    journal.spare_made(&in_time, made).unwrap();
+    for _ in 0..4 {
+        append(&mut journal, 1, &[1; 8000]).unwrap();
+    }
+    assert_eq!(number_in_use(&journal), Some(2));
+
+    // The journal could not wait for the next one.
+    let late = journal.order_spare().expect("there is none");
+    for _ in 0..4 {
+        append(&mut journal, 1, &[2; 8000]).unwrap();
+    }
+    assert_eq!(number_in_use(&journal), Some(4));
+    let made = late.make(&mut || {});
+    journal.spare_made(&late, made).unwrap();
+    for _ in 0..4 {
+        append(&mut journal, 1, &[3; 8000]).unwrap();
+    }
+    assert_eq!(number_in_use(&journal), Some(5));
+
+    // One that could not be made leaves no trace.
+    let failing = journal.order_spare().expect("there is none");
+    disk.fail(Fault { operation: Operation::Write, after: 0, kind: FaultKind::NoSpace });
+    let made = failing.make(&mut || {});
+    assert!(matches!(journal.spare_made(&failing, made), Err(JournalError::Disk(_))));
+    disk.heal();
+    append(&mut journal, 1, &[4; 8000]).unwrap();
+    journal.sync().unwrap();
+    drop(journal);
+    disk.crash();
+    let mut recovered = 0;
+    open(&mut recovered);
+    assert_eq!(recovered, 13);
+}
+
+#[test]
 fn released_files_are_kept_within_what_the_journal_may_take() {
     let disk = SimDisk::new(1);
     let options = JournalOptions { spare_files_max: 100, ..options() };
