@@ -1,7 +1,7 @@
 //! Decides when a shard's checkpoint is made, makes it, and lets go of the log before it.
 //!
 //! One is made when the oldest entry that no checkpoint covers lies far enough back in the journal, whoever
-//! filled it since: so that a restart never reads more than that, and an idle shard never pins what the busy ones
+//! filled it since: so that a restart has little more than that to read, and an idle shard never pins what the busy ones
 //! need room for; and when space that was deleted can be given back. It never covers more than the journal has
 //! made durable here.
 

@@ -350,7 +350,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Size(MIB, 64 * GIB),
         default: "134217728",
         value_name: "BYTES",
-        doc: "Checkpoint a shard when its oldest entry without one lies this far back in the journal; a restart reads about as much again, and twice at most.",
+        doc: "Checkpoint a shard when its oldest entry without one lies this far back in the journal; a restart reads about as much, and more where checkpoints cannot keep up.",
     },
     Key {
         name: "admission-bytes",
