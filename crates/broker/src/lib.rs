@@ -39,6 +39,7 @@ pub use info::{ClusterInfo, NodeInfo, PartitionInfo};
 pub use metrics::{FrontMetrics, Metrics, RequestMetrics};
 pub use options::{BROKER_SETTINGS, BrokerOptions, BrokerSetting, GroupOptions, HostPort, SettingKind};
 pub use publish::{Acks, Published, Publishing};
-pub use read::{ListedOffset, OffsetQuery, PartitionRef, Records};
+pub use read::{ListedOffset, OffsetQuery, PartitionRef, Piece, Records};
 pub use topics::Topic;
 pub use wait::{ArrivalMark, FetchWait};
+pub use weir_shard::FileRange;

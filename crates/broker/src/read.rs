@@ -9,7 +9,7 @@ use weir_model::batch::verify_batch;
 use weir_model::command::PartitionMeta;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId, ShardId, TimestampMs, TopicId};
-use weir_shard::PartitionView;
+use weir_shard::{FileRange, PartitionView};
 
 use crate::admin::ready;
 use crate::blocking::Blocking;
@@ -44,11 +44,35 @@ impl fmt::Debug for PartitionRef {
 pub struct Records {
     /// The bytes in pieces, to be sent behind each other. The first batch contains the offset asked
     /// for and may begin before it; the client skips what it did not ask for.
-    pub chunks: Vec<Bytes>,
+    pub pieces: Vec<Piece>,
     /// How many bytes these are.
     pub bytes: usize,
     /// The offset after the last batch; where to read on.
     pub next_offset: Offset,
+}
+
+/// Stored bytes on their way to a client.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// In memory.
+    Memory(Bytes),
+    /// Where they are stored, to be sent from there.
+    Stored(FileRange),
+}
+
+impl Piece {
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Piece::Memory(bytes) => bytes.len(),
+            Piece::Stored(range) => range.len(),
+        }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// What offset is looked for.
@@ -153,8 +177,13 @@ impl PartitionRef {
     }
 
     /// Whole batches from the one that contains `offset` on, at least one if there is one, up to
-    /// `max_bytes`. What is in memory is answered at once; the disk is read on a blocking thread.
+    /// `max_bytes`. What is in memory is answered at once, and where the segment file can be sent as it is, not
+    /// even read; the disk is read on a blocking thread.
     pub async fn read(&self, offset: Offset, max_bytes: usize) -> Result<Records, ReadError> {
+        if let Some(found) = self.view.range(offset, max_bytes) {
+            let (bytes, next_offset) = (found.range.len(), found.next_offset);
+            return Ok(Records { pieces: vec![Piece::Stored(found.range)], bytes, next_offset });
+        }
         match self.view.read(offset, max_bytes, true) {
             Ok(read) => Ok(read.into()),
             Err(weir_shard::ReadError::WouldBlock) => {
@@ -258,6 +287,7 @@ fn in_one_piece(chunks: Vec<Bytes>) -> Bytes {
 
 impl From<weir_shard::ReadOut> for Records {
     fn from(read: weir_shard::ReadOut) -> Records {
-        Records { chunks: read.chunks, bytes: read.bytes, next_offset: read.next_offset }
+        let pieces = read.chunks.into_iter().map(Piece::Memory).collect();
+        Records { pieces, bytes: read.bytes, next_offset: read.next_offset }
     }
 }

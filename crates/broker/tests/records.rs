@@ -241,7 +241,7 @@ async fn reading_outside_of_the_log_is_out_of_range_and_at_its_end_is_nothing() 
     let partition = world.partition("t", 0);
     let inside = partition.read(1, 10).await.unwrap();
     assert_eq!(inside.next_offset, 3, "the whole batch that contains the offset");
-    assert!(partition.read(3, 1000).await.unwrap().chunks.is_empty());
+    assert!(partition.read(3, 1000).await.unwrap().pieces.is_empty());
     let beyond = partition.read(4, 1000).await.unwrap_err();
     assert_eq!(beyond, ReadError::OutOfRange { offset: 4, log_start: 0, next_offset: 3 });
     assert_eq!(world.broker().delete_records(&partition, Some(2)).await.unwrap(), 2);

@@ -126,8 +126,8 @@ pub use messages::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateR
 pub use messages::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
 pub use messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 pub use reader::{ARRAY_ELEMENTS_MAX, Reader, STRING_BYTES_MAX, TAGGED_FIELDS_MAX};
-pub use records::Records;
+pub use records::{Gap, Records};
 pub use text::KafkaStr;
 pub use uuid::Uuid;
 pub use wire::{Version, Wire};
-pub use writer::{Frame, Writer};
+pub use writer::{Frame, Part, Writer};

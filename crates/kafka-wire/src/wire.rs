@@ -259,6 +259,9 @@ impl Wire for Option<Records> {
         for chunk in self.iter().flat_map(Records::chunks) {
             writer.splice(chunk);
         }
+        if let Some(gap) = self.as_ref().and_then(Records::gap) {
+            writer.leave(gap);
+        }
     }
 
     fn is_null(&self) -> bool {

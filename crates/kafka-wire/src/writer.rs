@@ -2,6 +2,7 @@
 
 use crate::error::EncodeError;
 use crate::reader::STRING_BYTES_MAX;
+use crate::records::Gap;
 use crate::wire::{Version, Wire};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -17,7 +18,10 @@ pub struct Writer {
     front: BytesMut,
     /// Finished chunks behind `front`.
     chunks: Vec<Bytes>,
+    /// Bytes of the chunks and the gaps.
     chunk_bytes: usize,
+    /// What is left out, and in front of which of `chunks`.
+    gaps: Vec<(usize, Gap)>,
     /// What is being written now.
     tail: BytesMut,
     error: Option<EncodeError>,
@@ -68,6 +72,13 @@ impl Writer {
         }
         self.close_chunk();
         self.push_chunk(bytes.clone());
+    }
+
+    /// Leaves out bytes that whoever sends the frame has elsewhere.
+    pub(crate) fn leave(&mut self, gap: Gap) {
+        self.close_chunk();
+        self.chunk_bytes += gap.bytes;
+        self.gaps.push((self.chunks.len(), gap));
     }
 
     fn close_chunk(&mut self) {
@@ -147,8 +158,13 @@ impl Writer {
         }
     }
 
-    /// Everything written, in order.
-    pub fn finish(mut self) -> Result<Vec<Bytes>, EncodeError> {
+    /// Everything written, in order. Nothing may have been left out.
+    pub fn finish(self) -> Result<Vec<Bytes>, EncodeError> {
+        assert!(self.gaps.is_empty(), "only a whole frame can have gaps");
+        self.finish_chunks()
+    }
+
+    fn finish_chunks(mut self) -> Result<Vec<Bytes>, EncodeError> {
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -168,7 +184,9 @@ impl Writer {
         let length = length.map_err(|_| EncodeError::TooLong { what: "frame", bytes })?;
         self.close_chunk();
         self.front[..LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
-        Ok(Frame { chunks: self.finish()?, bytes })
+        // The chunk with the length comes before all of them.
+        let gaps = std::mem::take(&mut self.gaps).into_iter().map(|(index, gap)| (index + 1, gap)).collect();
+        Ok(Frame { chunks: self.finish_chunks()?, gaps, bytes })
     }
 }
 
@@ -176,7 +194,17 @@ impl Writer {
 #[derive(Debug, Clone, Default)]
 pub struct Frame {
     chunks: Vec<Bytes>,
+    gaps: Vec<(usize, Gap)>,
     bytes: usize,
+}
+
+/// A part of a frame that is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// These bytes.
+    Bytes(Bytes),
+    /// What the sender has elsewhere.
+    Gap(Gap),
 }
 
 impl Frame {
@@ -190,17 +218,36 @@ impl Frame {
         self.bytes == 0
     }
 
-    /// The chunks in order, none of them empty.
+    /// Whether something was left out that must be sent in its place.
+    pub fn has_gaps(&self) -> bool {
+        !self.gaps.is_empty()
+    }
+
+    /// Chunks and gaps in order, none of them empty.
+    pub fn into_parts(self) -> Vec<Part> {
+        let mut parts = Vec::with_capacity(self.chunks.len() + self.gaps.len());
+        let mut gaps = self.gaps.into_iter().peekable();
+        for (index, chunk) in self.chunks.into_iter().enumerate() {
+            while let Some((_, gap)) = gaps.next_if(|(before, _)| *before <= index) {
+                parts.push(Part::Gap(gap));
+            }
+            parts.push(Part::Bytes(chunk));
+        }
+        parts.extend(gaps.map(|(_, gap)| Part::Gap(gap)));
+        parts
+    }
+
+    /// The chunks in order, none of them empty; what was left out is not among them.
     pub fn chunks(&self) -> &[Bytes] {
         &self.chunks
     }
 
-    /// The chunks in order, none of them empty.
+    /// As [`Frame::chunks`].
     pub fn into_chunks(self) -> Vec<Bytes> {
         self.chunks
     }
 
-    /// The whole frame in one slice; copies unless there is only one chunk.
+    /// The whole frame in one slice, except gaps; copies unless there is only one chunk.
     pub fn into_contiguous(mut self) -> Bytes {
         if self.chunks.len() == 1
             && let Some(only) = self.chunks.pop()

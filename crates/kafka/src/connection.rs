@@ -18,14 +18,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use weir_broker::Piece;
 
 use crate::budget::Held;
 use crate::frames::FrameBuffer;
 use crate::pipeline::{Answer, Begun, InFlightLimits, Lane, Pipeline};
 use crate::request_memory::{RequestMemory, Share};
+use crate::socket::Socket;
 
 /// Bytes read at once while it is not known how large the next frame is. They lie on the stack and
 /// are copied once, which for so few is cheaper than memory that waits in every idle connection.
@@ -80,7 +82,7 @@ pub(crate) async fn serve<S, P>(
     drain: CancellationToken,
 ) -> Closed
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Socket,
     P: Protocol + Unpin,
 {
     let mut connection = Connection {
@@ -132,7 +134,7 @@ struct Connection<S, P> {
 
 impl<S, P> Connection<S, P>
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: Socket,
     P: Protocol + Unpin,
 {
     fn poll(
@@ -199,7 +201,7 @@ where
             match answer {
                 _ if matches!(self.state, State::PeerGone) => {}
                 Answer::Nothing => {}
-                Answer::Frame(chunks, held) => self.unsent.push(chunks, held),
+                Answer::Frame(pieces, held) => self.unsent.push(pieces, held),
                 Answer::Close(why) => {
                     // What runs behind it is given up, as its answers could not be sent.
                     self.pipeline = Pipeline::new(self.limits.in_flight);
@@ -323,38 +325,49 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | TimedOut)
 }
 
-/// Answers on their way to the socket: slices of the log among them, which are never copied.
+/// Answers on their way to the socket: slices of the log among them, which are never copied, and ranges of
+/// its files, which are not even read.
 #[derive(Default)]
 struct Unsent {
-    /// With the last chunk of an answer goes what is held until it is sent.
-    chunks: VecDeque<(Bytes, Option<Held>)>,
+    /// With the last piece of an answer goes what is held until it is sent.
+    pieces: VecDeque<(Piece, Option<Held>)>,
     bytes: usize,
 }
 
 impl Unsent {
     fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.pieces.is_empty()
     }
 
-    fn push(&mut self, chunks: Vec<Bytes>, held: Option<Held>) {
-        for chunk in chunks.into_iter().filter(|chunk| !chunk.is_empty()) {
-            self.bytes += chunk.len();
-            self.chunks.push_back((chunk, None));
+    fn push(&mut self, pieces: Vec<Piece>, held: Option<Held>) {
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            self.bytes += piece.len();
+            self.pieces.push_back((piece, None));
         }
-        if let Some((_, last)) = self.chunks.back_mut() {
+        if let Some((_, last)) = self.pieces.back_mut() {
             *last = held;
         }
     }
 
-    fn poll_write<S: AsyncWrite>(
+    fn poll_write<S: Socket>(
         &mut self,
-        stream: Pin<&mut S>,
+        mut stream: Pin<&mut S>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        if let Some((Piece::Stored(range), _)) = self.pieces.front_mut() {
+            let sent = ready!(stream.poll_send(context, range))?;
+            if range.is_empty() {
+                self.pieces.pop_front();
+            }
+            self.bytes -= sent;
+            return Poll::Ready(Ok(sent));
+        }
         let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
-        let count = self.chunks.len().min(WRITE_SLICES);
-        for (slice, (chunk, _)) in slices.iter_mut().zip(&self.chunks) {
-            *slice = IoSlice::new(chunk);
+        let mut count = 0;
+        for (slice, (piece, _)) in slices.iter_mut().zip(&self.pieces) {
+            let Piece::Memory(bytes) = piece else { break };
+            *slice = IoSlice::new(bytes);
+            count += 1;
         }
         let written = ready!(stream.poll_write_vectored(context, &slices[..count]))?;
         self.advance(written);
@@ -365,14 +378,14 @@ impl Unsent {
         self.bytes -= written;
         let mut left = written;
         while left > 0
-            && let Some((front, _)) = self.chunks.front_mut()
+            && let Some((Piece::Memory(front), _)) = self.pieces.front_mut()
         {
             if left < front.len() {
                 front.advance(left);
                 return;
             }
             left -= front.len();
-            self.chunks.pop_front();
+            self.pieces.pop_front();
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::metrics::KafkaMetrics;
 use crate::pipeline::InFlightLimits;
 use crate::request_memory::RequestMemory;
 use crate::session::{Caller, Session};
+use crate::socket::{Copying, Socket};
 
 /// Pause after accepting failed, so that a shortage of file descriptors does not become a busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -189,7 +190,7 @@ impl KafkaFront {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        serve(self.front.clone(), stream, local, peer)
+        serve(self.front.clone(), Copying(stream), local, peer)
     }
 }
 
@@ -232,12 +233,7 @@ async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
-    front: Arc<Front>,
-    stream: S,
-    local: SocketAddr,
-    peer: SocketAddr,
-) {
+async fn serve<S: Socket>(front: Arc<Front>, stream: S, local: SocketAddr, peer: SocketAddr) {
     let limits = ConnectionLimits {
         frame_bytes_max: front.options.frame_bytes_max,
         in_flight: InFlightLimits {

@@ -25,5 +25,6 @@ mod metrics;
 mod pipeline;
 mod request_memory;
 mod session;
+mod socket;
 
 pub use front::{KafkaFront, KafkaFrontOptions};

@@ -19,16 +19,16 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
+use weir_broker::Piece;
 
 use crate::budget::Held;
 
 /// What becomes of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A frame, in chunks that follow each other, and what is held until it is sent.
-    Frame(Vec<Bytes>, Option<Held>),
+    /// A frame, in pieces that follow each other, and what is held until it is sent.
+    Frame(Vec<Piece>, Option<Held>),
     /// No answer at all, as `acks=0` demands.
     Nothing,
     /// The connection closes after the answers before this one.

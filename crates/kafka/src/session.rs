@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_kafka_wire::{KafkaStr, Message, Reader, RequestHeader, RequestMessage};
+use weir_broker::{FileRange, Piece};
+use weir_kafka_wire::{Frame, KafkaStr, Message, Part, Reader, RequestHeader, RequestMessage};
 
 use crate::apis::{self, Api};
 use crate::budget::Held;
@@ -99,15 +100,21 @@ fn refuse_version(api: &Api, call: Call, body: Bytes) -> Begun {
 impl Call {
     /// Writes an answer and counts it.
     pub(crate) fn answer<M: Message>(&self, response: &M) -> Answer {
-        self.answer_holding(response, None)
+        self.answer_with(response, Vec::new(), None)
     }
 
-    /// As [`Call::answer`], with what is held until the answer is sent.
-    pub(crate) fn answer_holding<M: Message>(&self, response: &M, held: Option<Held>) -> Answer {
+    /// As [`Call::answer`], with the ranges whose places are left in it, by their gaps' keys, and what is held until
+    /// the answer is sent.
+    pub(crate) fn answer_with<M: Message>(
+        &self,
+        response: &M,
+        ranges: Vec<FileRange>,
+        held: Option<Held>,
+    ) -> Answer {
         match response.encode_response(self.version, self.correlation_id) {
             Ok(frame) => {
                 self.answered(frame.len());
-                Answer::Frame(frame.into_chunks(), held)
+                Answer::Frame(pieces(frame, ranges), held)
             }
             Err(error) => Answer::Close(format!("an answer could not be written: {error}")),
         }
@@ -131,6 +138,24 @@ impl Call {
             () = self.front.draining.cancelled() => None,
         }
     }
+}
+
+/// A frame as it is sent, with what was left out of it in its place.
+pub(crate) fn pieces(frame: Frame, ranges: Vec<FileRange>) -> Vec<Piece> {
+    if !frame.has_gaps() {
+        return frame.into_chunks().into_iter().map(Piece::Memory).collect();
+    }
+    let mut ranges: Vec<_> = ranges.into_iter().map(Some).collect();
+    let piece = |part| match part {
+        Part::Bytes(bytes) => Piece::Memory(bytes),
+        Part::Gap(gap) => {
+            let range = ranges.get_mut(gap.key).and_then(Option::take);
+            let range = range.filter(|range| range.len() == gap.bytes);
+            // Anything else would put the stream out of step, and the client could not tell.
+            Piece::Stored(range.expect("every gap has a range of its length"))
+        }
+    };
+    frame.into_parts().into_iter().map(piece).collect()
 }
 
 /// Reads a request's body. One that cannot be read ends the connection.

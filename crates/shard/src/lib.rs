@@ -30,4 +30,6 @@ pub use state::catalog::Catalog;
 pub use state::group::GroupState;
 pub use state::partition::{SegmentId, SegmentInfo};
 pub use view::{AppendObserver, BatchPosition, ObserverGuard, PartitionView, ReadError, ReadOut, ShardView};
+/// Records that are sent from where they lie.
+pub use weir_log::disk::FileRange;
 pub use writer::{Progress, SegmentWriter, WriteError};

@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 use weir_broker::groups::{JoinRequest, Joined, SyncRequest};
-use weir_broker::{Acks, Broker, BrokerOptions, CreateTopic, PartitionRef, PublishError, Published, Topic};
+use weir_broker::{
+    Acks, Broker, BrokerOptions, CreateTopic, PartitionRef, Piece, PublishError, Published, Topic,
+};
 use weir_cluster::{Clock, Drive, NoTransport, Node, NodeOptions, OnFatal};
 use weir_log::disk::SimDisk;
 use weir_model::batch::{BatchBuilder, Record, decode_records, verify_batch};
@@ -185,9 +187,14 @@ pub async fn read_all(partition: &PartitionRef) -> Vec<Record> {
     while offset < partition.next_offset() {
         let read = partition.read(offset, 1000).await.expect("readable");
         assert!(read.next_offset > offset, "a read that gives nothing at {offset}");
-        assert_eq!(read.bytes, read.chunks.iter().map(Bytes::len).sum::<usize>());
+        assert_eq!(read.bytes, read.pieces.iter().map(Piece::len).sum::<usize>());
         let mut bytes = BytesMut::new();
-        read.chunks.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
+        for piece in read.pieces {
+            match piece {
+                Piece::Memory(piece) => bytes.extend_from_slice(&piece),
+                Piece::Stored(range) => bytes.extend_from_slice(&range.first(range.len()).unwrap()),
+            }
+        }
         let mut bytes = bytes.freeze();
         while !bytes.is_empty() {
             let header = verify_batch(&bytes).expect("a stored batch verifies");

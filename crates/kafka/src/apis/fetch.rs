@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_broker::{FetchWait, PartitionRef, Topic};
+use weir_broker::{FetchWait, FileRange, PartitionRef, Piece, Topic};
 use weir_kafka_wire::messages::fetch::{EpochEndOffset, PartitionData};
-use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Records};
+use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Gap, Records};
 use weir_model::TopicId;
 
 use crate::budget::Held;
@@ -31,6 +31,8 @@ struct Looked {
 /// What one pass over the partitions found.
 struct Pass {
     data: Vec<PartitionData>,
+    /// Records that are sent from where they are stored; `data` has gaps for them.
+    ranges: Vec<FileRange>,
     /// Bytes of records.
     bytes: usize,
     /// The memory for them.
@@ -59,11 +61,11 @@ async fn answer(call: Call, request: FetchRequest) -> Answer {
         | FetchContext::Incremental(_, wanted) => wanted.clone(),
     };
     let looked = look_up(&call, wanted);
-    let Pass { data, bytes, held, .. } = read_or_wait(&call, &request, &looked).await;
+    let Pass { data, ranges, bytes, held, .. } = read_or_wait(&call, &request, &looked).await;
     call.front.metrics.front.bytes_out.inc_by(bytes as u64);
     let read = looked.into_iter().map(|looked| looked.wanted.topic).zip(data).collect();
     let (session_id, responses) = sessions.finish(context, read, Instant::now());
-    call.answer_holding(&FetchResponse { session_id, responses, ..Default::default() }, Some(held))
+    call.answer_with(&FetchResponse { session_id, responses, ..Default::default() }, ranges, Some(held))
 }
 
 /// Finds the partitions. Consecutive ones mostly belong to one topic, which is looked up once.
@@ -122,18 +124,23 @@ async fn read_or_wait(call: &Call, request: &FetchRequest, looked: &[Looked]) ->
 async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, read_committed: bool) -> Pass {
     let held = call.front.fetch_budget.hold(bytes_max);
     let bytes_max = held.bytes();
-    let mut pass = Pass { data: Vec::with_capacity(looked.len()), bytes: 0, held, urgent: false };
+    let data = Vec::with_capacity(looked.len());
+    let mut pass = Pass { data, ranges: Vec::new(), bytes: 0, held, urgent: false };
     for Looked { wanted, partition } in looked {
         let room = Room { bytes: bytes_max.saturating_sub(pass.bytes), first: pass.bytes == 0 };
         let (data, more) = match partition {
-            Ok(partition) => read_partition(call, partition, wanted, room, read_committed).await,
+            Ok(partition) => {
+                read_partition(call, partition, wanted, room, read_committed, &mut pass.ranges).await
+            }
             Err(code) => (failed(call, wanted.partition, *code), false),
         };
         pass.urgent |= more || !data.error_code.is_none() || data.diverging_epoch.epoch >= 0;
         pass.bytes += data.records.as_ref().map_or(0, Records::len);
         pass.data.push(data);
     }
-    pass.held.resize(pass.bytes);
+    // Ranges of files take no memory.
+    let stored: usize = pass.ranges.iter().map(FileRange::len).sum();
+    pass.held.resize(pass.bytes - stored);
     pass
 }
 
@@ -153,6 +160,7 @@ async fn read_partition(
     wanted: &Wanted,
     room: Room,
     read_committed: bool,
+    ranges: &mut Vec<FileRange>,
 ) -> (PartitionData, bool) {
     if let Err(code) = check_epoch(partition, wanted.current_leader_epoch) {
         return (failed(call, wanted.partition, code), false);
@@ -196,9 +204,24 @@ async fn read_partition(
     // answer for damaged.
     data.high_watermark = data.high_watermark.max(read.next_offset);
     data.last_stable_offset = data.high_watermark;
-    data.records = Some(read.chunks.into_iter().collect());
+    data.records = Some(records(read.pieces, ranges));
     let more = read.next_offset < data.high_watermark;
     (data, more)
+}
+
+/// The pieces of one partition; a range is put with the others, and leaves a gap.
+fn records(pieces: Vec<Piece>, ranges: &mut Vec<FileRange>) -> Records {
+    let mut records = Records::new();
+    for piece in pieces {
+        match piece {
+            Piece::Memory(bytes) => records.push(bytes),
+            Piece::Stored(range) => {
+                records.leave(Gap { bytes: range.len(), key: ranges.len() });
+                ranges.push(range);
+            }
+        }
+    }
+    records
 }
 
 /// Whether the leader that the client knows is the present one (KIP-320).

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_broker::{Acks, PartitionRef, Published, Publishing, Topic};
+use weir_broker::{Acks, PartitionRef, Piece, Published, Publishing, Topic};
 use weir_kafka_wire::messages::produce::{
     PartitionProduceData, PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
 };
@@ -275,5 +275,5 @@ pub(crate) fn refuse_version(call: &Call, body: Bytes) -> Option<Answer> {
     let mut chunks = vec![length];
     chunks.extend(writer.finish().ok()?);
     call.answered(bytes);
-    Some(Answer::Frame(chunks, None))
+    Some(Answer::Frame(chunks.into_iter().map(Piece::Memory).collect(), None))
 }

@@ -6,10 +6,12 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
+use weir_broker::Piece;
 
 use super::{Closed, ConnectionLimits, Protocol, serve};
 use crate::pipeline::{Answer, Begun, InFlightLimits, Lane};
 use crate::request_memory::RequestMemory;
+use crate::socket::Copying;
 
 /// A request that is answered when the test releases it.
 type Held = (Bytes, oneshot::Sender<()>);
@@ -65,7 +67,7 @@ impl Protocol for Script {
 
 fn echo(frame: Bytes) -> Answer {
     let length = Bytes::copy_from_slice(&(frame.len() as i32).to_be_bytes());
-    Answer::Frame(vec![length, frame], None)
+    Answer::Frame(vec![Piece::Memory(length), Piece::Memory(frame)], None)
 }
 
 struct Peer {
@@ -83,7 +85,7 @@ fn connect_sharing(memory: Arc<RequestMemory>, limits: ConnectionLimits, pipe_by
     let (stream, served) = tokio::io::duplex(pipe_bytes);
     let script = Script::default();
     let drain = CancellationToken::new();
-    let server = tokio::spawn(serve(served, script.clone(), limits, memory, drain.clone()));
+    let server = tokio::spawn(serve(Copying(served), script.clone(), limits, memory, drain.clone()));
     Peer { stream, script, drain, server }
 }
 

@@ -1,13 +1,14 @@
 use std::task::{Context, Waker};
 
 use tokio::sync::oneshot;
+use weir_broker::Piece;
 
 use super::{Answer, Begun, InFlightLimits, Lane, Pipeline};
 
 const LIMITS: InFlightLimits = InFlightLimits { requests: 4, bytes: 1000 };
 
 fn frame(text: &'static str) -> Answer {
-    Answer::Frame(vec![text.into()], None)
+    Answer::Frame(vec![Piece::Memory(text.into())], None)
 }
 
 /// A request that is answered when the test says so.
@@ -19,7 +20,13 @@ fn held() -> (oneshot::Sender<&'static str>, Begun) {
 /// The text of the next answer whose turn it is.
 fn next(pipeline: &mut Pipeline) -> Option<String> {
     pipeline.next_answer().map(|answer| match answer {
-        Answer::Frame(chunks, _) => String::from_utf8(chunks.concat()).unwrap(),
+        Answer::Frame(pieces, _) => {
+            let bytes = pieces.into_iter().map(|piece| match piece {
+                Piece::Memory(bytes) => bytes,
+                Piece::Stored(range) => panic!("{range:?} in an answer of text"),
+            });
+            String::from_utf8(bytes.collect::<Vec<_>>().concat()).unwrap()
+        }
         Answer::Nothing => "nothing".into(),
         Answer::Close(why) => why,
     })

@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weir_broker::Piece;
 use weir_kafka_wire::messages::fetch::ForgottenTopic;
 use weir_kafka_wire::{ErrorCode, FetchRequest, RequestMessage};
 
-use crate::common::{batch, fetch, partitions, serve, texts, values};
+use crate::common::{Served, batch, fetch, partitions, serve, texts, values};
 
 fn waiting(mut request: FetchRequest, max_wait_ms: i32) -> FetchRequest {
     request.max_wait_ms = max_wait_ms;
@@ -71,6 +72,64 @@ async fn an_answer_keeps_its_limits_but_never_stands_still() {
         topic.partitions[0].partition_max_bytes = (one.len() * 2 + 1) as i32;
     }
     assert_eq!(sizes(client.call(12, &request).await), [one.len() * 2; 3]);
+}
+
+/// Where the segment file is at hand, the frame has gaps that are filled on the way to the socket: over several
+/// partitions, beside records from memory, errors and partitions without records.
+#[tokio::test]
+async fn records_of_segment_files_come_out_in_their_places() {
+    let served = serve().await;
+    let mut client = served.connect().await;
+    client.create_topic("t", 3, &[]).await;
+    let value = |partition: i32, index: i64| format!("{partition}-{index}-").repeat(200);
+    for partition in 0..3 {
+        for index in 0..100 {
+            client.append("t", partition, batch(&[&value(partition, index)])).await;
+        }
+    }
+    for partition in 0..3 {
+        wait_until_stored(&served, "t", partition).await;
+    }
+    client.append("t", 1, batch(&["in memory or not"])).await;
+    let mut request = fetch(&[
+        ("t", 2, 7),
+        ("t", 0, 100),
+        ("t", 7, 0),
+        ("t", 1, 0),
+        ("t", 0, 50),
+        ("t", 2, 0),
+        ("t", 1, 99),
+    ]);
+    request.session_epoch = -1;
+    for (version, in_memory) in [(12, false), (12, true), (4, false)] {
+        let mut client = if in_memory { served.connect_in_memory() } else { served.connect().await };
+        let answer = partitions(client.call(version, &request).await);
+        let found: Vec<_> = answer.iter().map(|(_, data)| (data.error_code, values(data))).collect();
+        let range = |partition: i32, from: i64, to: i64| -> Vec<(i64, String)> {
+            (from..to).map(|index| (index, value(partition, index))).collect()
+        };
+        let with_last = |from| [range(1, from, 100), vec![(100, "in memory or not".into())]].concat();
+        assert_eq!(found[0], (ErrorCode::NONE, range(2, 7, 100)));
+        assert_eq!(found[1], (ErrorCode::NONE, vec![]));
+        assert_eq!(found[2], (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, vec![]));
+        assert!(found[3].1 == with_last(0) || found[3].1 == range(1, 0, 100));
+        assert_eq!(found[4], (ErrorCode::NONE, range(0, 50, 100)));
+        assert_eq!(found[5], (ErrorCode::NONE, range(2, 0, 100)));
+        assert_eq!(found[6].1, with_last(99));
+    }
+}
+
+/// Waits until a partition's records can be sent from where they are stored.
+async fn wait_until_stored(served: &Served, topic: &str, partition: i32) {
+    let topic = served.broker.topic(topic).expect("the topic is there");
+    let partition = served.broker.partition(&topic, partition).expect("the partition is there");
+    loop {
+        let read = partition.read(0, 1 << 20).await.expect("readable");
+        if matches!(read.pieces[..], [Piece::Stored(_)]) && read.next_offset == partition.next_offset() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@
 
 mod error;
 mod lock;
+mod range;
 mod real;
 mod sim;
 mod system;
@@ -23,12 +24,14 @@ mod system;
 mod tests;
 
 use std::fmt;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use error::{DiskError, DiskErrorKind};
 pub use lock::{Lock, LockError, lock_data_dir};
+pub use range::FileRange;
 pub use real::RealDisk;
 pub use sim::{Fault, FaultKind, Operation, SimDisk};
 
@@ -105,6 +108,16 @@ pub trait File: Send + Sync + fmt::Debug {
             bytes.truncate(have);
             bytes
         }))
+    }
+    /// Whether all of a range lies in memory, as far as can be told: then it can be read, or sent, without
+    /// waiting for the disk.
+    fn is_cached(&self, _position: u64, _len: usize) -> bool {
+        false
+    }
+    /// Sends bytes of the file to a socket from where they lie, as sendfile(2) does: up to `len` of them, as
+    /// many as the socket takes without waiting. None are sent at the end of the file.
+    fn send(&self, _socket: BorrowedFd<'_>, _position: u64, _len: usize) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     /// Asks the system to begin writing a range to the disk, and does not wait for it. Nothing is durable by
     /// that; but a later sync has less to write, and others less to wait for behind it. Whether anything

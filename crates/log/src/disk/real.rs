@@ -1,7 +1,8 @@
 //! Files on a real file system.
 
 use std::fs;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,6 +188,15 @@ impl File for RealFile {
         let mut bytes = Vec::with_capacity(len);
         let read = system::read(&self.file, &mut bytes, len, position, ReadWriteFlags::NOWAIT);
         self.cached(read.map(|_| bytes))
+    }
+
+    fn is_cached(&self, position: u64, len: usize) -> bool {
+        system::is_cached(&self.file, position, len as u64)
+    }
+
+    fn send(&self, socket: BorrowedFd<'_>, position: u64, len: usize) -> io::Result<usize> {
+        let mut position = position;
+        Ok(rustix::fs::sendfile(socket, &self.file, Some(&mut position), len)?)
     }
 
     fn begin_writeback(&self, position: u64, len: u64) {

@@ -102,6 +102,12 @@ impl IndexEntries {
         behind.checked_sub(1).map(|index| self.offsets[index].position)
     }
 
+    /// The last entry for which `below` holds, which it does for the first so many.
+    pub(super) fn last_below(&self, below: impl Fn(&OffsetEntry) -> bool) -> Option<OffsetEntry> {
+        let behind = self.offsets.partition_point(below);
+        behind.checked_sub(1).map(|index| self.offsets[index])
+    }
+
     /// The last offset up to which all timestamps are known to be below a time.
     pub(super) fn offset_before(&self, timestamp: TimestampMs) -> Option<Offset> {
         let behind = self.times.partition_point(|entry| entry.timestamp < timestamp);

@@ -26,6 +26,7 @@ mod reader;
 mod rewrite;
 mod scrub;
 mod segment;
+mod sound;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -52,7 +53,7 @@ pub use reader::{PartitionReader, PinnedSegments};
 pub use rewrite::{RewrittenSegment, SegmentRewrite};
 pub use scrub::{ScrubReport, scrub_segments};
 pub use types::{
-    Corruption, OpenReport, PartitionError, PartitionManifest, ReadChunk, ReadError, ReadOptions,
+    Corruption, OpenReport, PartitionError, PartitionManifest, RangeChunk, ReadChunk, ReadError, ReadOptions,
     SegmentEntry, Ticket, TimestampHit,
 };
 
@@ -122,7 +123,9 @@ impl PartitionLog {
             return Err(error.into());
         }
         segment.with_state(|state| publish(state, position, batches));
-        begin_writeback(&*file, position, segment.entry().bytes);
+        let end = segment.entry().bytes;
+        segment.note_sound(position, end);
+        begin_writeback(&*file, position, end);
         let new = position == 0;
         let mut range = self.shared.range.write();
         range.end = batches.last().map_or(range.end, |last| last.last_offset + 1);
@@ -164,7 +167,7 @@ impl PartitionLog {
     /// [`PartitionLog::unlink_retired`] when a manifest with them is durable. For that,
     /// [`PartitionLog::take_dirty`] of the same moment or later must have been synced.
     pub fn manifest(&mut self) -> Result<(PartitionManifest, Ticket), PartitionError> {
-        let range = self.reader().range();
+        let range = self.reader().range_now();
         range.segments.iter().try_for_each(|segment| check_not_failed(segment))?;
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;

@@ -8,7 +8,7 @@ use weir_model::{Offset, TimestampMs};
 
 use super::handles::HandleCache;
 use super::segment::Segment;
-use super::types::{ReadChunk, ReadError, ReadOptions, SegmentEntry, TimestampHit};
+use super::types::{RangeChunk, ReadChunk, ReadError, ReadOptions, SegmentEntry, TimestampHit};
 
 /// What writer and readers share.
 #[derive(Debug)]
@@ -54,14 +54,14 @@ impl PartitionReader {
 
     /// The segments of this moment.
     pub fn segments(&self) -> Vec<SegmentEntry> {
-        self.range().segments.iter().map(|segment| segment.entry()).collect()
+        self.range_now().segments.iter().map(|segment| segment.entry()).collect()
     }
 
     /// Reads whole batches from one segment, beginning with the batch that holds `offset`, which
     /// may begin below it. At the end of the log there is nothing to read. At most 8 MiB are
     /// returned, or one larger batch.
     pub fn read(&self, offset: Offset, options: ReadOptions) -> Result<ReadChunk, ReadError> {
-        let range = self.range();
+        let range = self.range_now();
         if offset < range.start || offset > range.end {
             return Err(ReadError::OutOfRange { offset, start: range.start, end: range.end });
         }
@@ -71,6 +71,19 @@ impl PartitionReader {
             }
         }
         Ok(ReadChunk { bytes: Default::default(), next_offset: offset, batches: 0 })
+    }
+
+    /// What [`PartitionReader::read`] would read, as a range of a segment file for who can send it from there.
+    /// Only if that is worth it, all of it lies in the page cache, and it is known to be sound: what this
+    /// process has written, or read before. Never waits for the disk.
+    pub fn range(&self, offset: Offset, max_bytes: usize) -> Option<RangeChunk> {
+        let range = self.range_now();
+        if offset < range.start || offset >= range.end {
+            return None;
+        }
+        let segment =
+            range.segments[range.segment_for(offset)..].iter().find(|s| s.last_offset() >= offset)?;
+        segment.range(&self.shared.handles, offset, max_bytes)
     }
 
     /// The first batch with a timestamp of at least `timestamp`, if there is one. Which of its
@@ -91,7 +104,7 @@ impl PartitionReader {
         timestamp: TimestampMs,
         cached_only: bool,
     ) -> Result<Option<TimestampHit>, ReadError> {
-        let range = self.range();
+        let range = self.range_now();
         let from = range.start.max(from);
         for segment in range.segments.iter() {
             let entry = segment.entry();
@@ -107,10 +120,10 @@ impl PartitionReader {
 
     /// Keeps all files of this moment from being unlinked, for a transfer to another node.
     pub fn pin(&self) -> PinnedSegments {
-        PinnedSegments { handles: Arc::clone(&self.shared.handles), segments: self.range().segments }
+        PinnedSegments { handles: Arc::clone(&self.shared.handles), segments: self.range_now().segments }
     }
 
-    pub(super) fn range(&self) -> Range {
+    pub(super) fn range_now(&self) -> Range {
         self.shared.range.read().clone()
     }
 }

@@ -35,7 +35,7 @@ pub fn scrub_segments(
     done: &mut dyn FnMut(&SegmentEntry) -> bool,
 ) -> Result<ScrubReport, DiskError> {
     let mut report = ScrubReport::default();
-    for segment in reader.range().segments.iter() {
+    for segment in reader.range_now().segments.iter() {
         let entry = segment.entry();
         match scrub_segment(reader, segment, &entry, &mut report) {
             Ok(()) | Err(ReadError::WouldBlock | ReadError::OutOfRange { .. }) => {}

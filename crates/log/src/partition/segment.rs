@@ -16,12 +16,16 @@ use super::index::{
 };
 use super::names::{FileKind, file_path};
 use super::rewrite::check_crc;
-use super::types::{Corruption, ReadChunk, ReadError, ReadOptions, SegmentEntry, TimestampHit};
+use super::sound::Sound;
+use super::types::{Corruption, RangeChunk, ReadChunk, ReadError, ReadOptions, SegmentEntry, TimestampHit};
 use super::walk::{LONG_WALK_BYTES, SHORT_WALK_BYTES, Walk, read_vec};
-use crate::disk::{Disk, DiskError, File, OpenMode};
+use crate::disk::{Disk, DiskError, File, FileRange, OpenMode};
 
 /// Longest read, a single batch excepted. Who asks for more gets this much and asks again.
 pub(super) const READ_BYTES_MAX: usize = 8 << 20;
+
+/// Less than this is read into memory: finding the edges of a range costs more than copying it.
+const RANGE_BYTES_MIN: u64 = 32 << 10;
 
 /// Stepping over more than this behind an entry means that the index lacks some.
 const STEPPED_BYTES_MAX: u64 = 4 * INDEX_INTERVAL_BYTES;
@@ -41,6 +45,7 @@ pub(super) struct Segment {
     /// Held by whoever rebuilds the indexes.
     rebuilding: Mutex<()>,
     recent: Mutex<([(Offset, u64); RECENT_READS], usize)>,
+    sound: Mutex<Sound>,
 }
 
 #[derive(Debug)]
@@ -98,6 +103,7 @@ impl Segment {
             }),
             rebuilding: Mutex::new(()),
             recent: Mutex::new(([(-1, 0); RECENT_READS], 0)),
+            sound: Mutex::default(),
         }
     }
 
@@ -256,7 +262,77 @@ impl Segment {
         }
         bytes.truncate(at);
         self.note_read(last_offset + 1, position + at as u64);
+        self.note_sound(position, position + at as u64);
         Ok(Some(ReadChunk { bytes: bytes.into(), next_offset: last_offset + 1, batches }))
+    }
+
+    /// What lies between two edges of batches is what was written there.
+    pub(super) fn note_sound(&self, from: u64, to: u64) {
+        self.sound.lock().note(from, to);
+    }
+
+    /// Whole batches from the one that holds `offset` as a range of the file. Only if they are known to be sound, lie in the page
+    /// cache, and are enough to be worth it; [`Segment::read`] knows all else.
+    pub(super) fn range(
+        &self,
+        handles: &HandleCache,
+        offset: Offset,
+        max_bytes: usize,
+    ) -> Option<RangeChunk> {
+        let entry = self.entry();
+        let file = self.log_file(handles, true).ok()?;
+        let position = match self.recent_read(offset) {
+            Some(position) => position,
+            None => self.seek(handles, &*file, offset, true).ok()??.0,
+        };
+        let most = position + max_bytes.min(READ_BYTES_MAX) as u64;
+        let to = self.sound.lock().end_of(position)?.min(entry.bytes).min(most);
+        if to < position + RANGE_BYTES_MIN {
+            return None;
+        }
+        let (end, next_offset) = self.edge_below(handles, &*file, &entry, to)?;
+        if end < position + RANGE_BYTES_MIN {
+            return None;
+        }
+        let len = (end - position) as usize;
+        if !file.is_cached(position, len) {
+            self.sound.lock().doubt(position);
+            return None;
+        }
+        self.note_read(next_offset, end);
+        Some(RangeChunk { range: FileRange::new(file, position, len), next_offset })
+    }
+
+    /// The last edge between batches up to a position that an index knows, and the offset behind it.
+    fn edge_below(
+        &self,
+        handles: &HandleCache,
+        file: &dyn File,
+        entry: &SegmentEntry,
+        to: u64,
+    ) -> Option<(u64, Offset)> {
+        if to == entry.bytes {
+            return Some((to, entry.last_offset + 1));
+        }
+        let below = |entry: &OffsetEntry| u64::from(entry.position) <= to;
+        let found = match &self.state.read().index {
+            Index::Memory { entries, .. } => Some(entries.last_below(below)?),
+            Index::Files => None,
+            Index::Unknown => return None,
+        };
+        let found = match found {
+            Some(found) => found,
+            None => {
+                let index = self.opened(handles, self.index_id, FileKind::OffsetIndex, true).ok()?;
+                let index = IndexFile { file: &*index, cached_only: true };
+                index.last_below(decode_offset_entry, below).ok()??
+            }
+        };
+        let mut head = [0; HEAD_BYTES];
+        let edge = u64::from(found.position);
+        let have = file.try_read_cached(&mut head, edge).ok()??;
+        let head = BatchHead::parse(&head[..have]).ok()?;
+        (head.last_offset == self.base + i64::from(found.relative)).then_some((edge, head.base_offset))
     }
 
     /// Checks the batch that a read begins with: its CRC, and its offsets, which the CRC does not cover.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use weir_model::{Offset, TimestampMs};
 
-use crate::disk::DiskError;
+use crate::disk::{DiskError, FileRange};
 
 /// A segment as a manifest names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,15 @@ pub struct ReadChunk {
     pub next_offset: Offset,
     /// Number of batches.
     pub batches: usize,
+}
+
+/// Whole batches that lie in a segment file, and are not read.
+#[derive(Clone, Debug)]
+pub struct RangeChunk {
+    /// The batches, as [`ReadChunk::bytes`].
+    pub range: FileRange,
+    /// Offset to read next.
+    pub next_offset: Offset,
 }
 
 /// A batch that a search by time has found.

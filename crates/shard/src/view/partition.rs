@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weir_log::disk::DiskError;
-use weir_log::partition::{self, ReadOptions, ScrubReport, SegmentEntry, scrub_segments};
+use weir_log::partition::{self, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, scrub_segments};
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId, TimestampMs};
@@ -169,6 +169,19 @@ impl PartitionView {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// What [`PartitionView::read`] would give, for who can send it from where it lies in a segment file: only if
+    /// it is at hand there and known to be sound. Never waits for the disk.
+    pub fn range(&self, offset: Offset, max_bytes: usize) -> Option<RangeChunk> {
+        {
+            let now = self.now.lock();
+            now.check(offset).ok()?;
+            if now.tail.first_offset().is_some_and(|first| first <= offset) {
+                return None;
+            }
+        }
+        self.files.reader()?.range(offset, max_bytes)
     }
 
     /// Reads from where `out` ends. Returns whether there may be more.

@@ -12,7 +12,8 @@ mod names;
 mod seed;
 
 use std::collections::BTreeMap;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -512,6 +513,17 @@ impl File for SimFile {
             return Ok(None);
         }
         self.read_at(buffer, position).map(Some)
+    }
+
+    fn is_cached(&self, position: u64, len: usize) -> bool {
+        let mut state = self.disk.state.lock();
+        let end = position.saturating_add(len as u64);
+        state.cached && state.content(self.id).is_some_and(|content| content.len() >= end)
+    }
+
+    fn send(&self, socket: BorrowedFd<'_>, position: u64, len: usize) -> io::Result<usize> {
+        let bytes = self.read_vec(len, position).map_err(io::Error::other)?;
+        Ok(rustix::io::write(socket, &bytes)?)
     }
 
     fn write_at(&self, slices: &[IoSlice<'_>], position: u64) -> Result<(), DiskError> {
