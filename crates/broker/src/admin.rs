@@ -180,7 +180,7 @@ impl Broker {
     }
 
     /// If the second half of something failed, it is tried again in the background.
-    fn look_after<T>(&self, half: Result<T, AdminError>) -> Result<T, AdminError> {
+    pub(crate) fn look_after<T>(&self, half: Result<T, AdminError>) -> Result<T, AdminError> {
         if half.is_err() {
             self.unfinished.notify_one();
         }
@@ -353,7 +353,7 @@ impl Broker {
     }
 
     /// Where the next partitions go: each to the shard that has the fewest.
-    fn place(&self, count: u32) -> Result<Vec<ShardId>, Unavailable> {
+    pub(crate) fn place(&self, count: u32) -> Result<Vec<ShardId>, Unavailable> {
         let mut loads = self.loads.lock();
         if loads.is_empty() {
             // They are counted when this node begins to lead the meta shard.

@@ -30,6 +30,7 @@ mod read;
 mod reconcile;
 mod retention;
 mod topics;
+pub mod topology;
 mod upkeep;
 mod wait;
 

@@ -168,7 +168,7 @@ fn check(batch: &Bytes, settings: &PartitionSettings) -> Result<BatchHeader, Pub
 }
 
 /// Why a shard did not take a batch.
-fn not_taken(error: ProposeError) -> PublishError {
+pub(crate) fn not_taken(error: ProposeError) -> PublishError {
     match error {
         ProposeError::TooLarge { bytes, bytes_max } => PublishError::TooLarge { bytes, max: bytes_max },
         error => Unavailable::from(error).into(),

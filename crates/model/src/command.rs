@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use crate::queue::QueueMeta;
+use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
@@ -71,6 +73,54 @@ pub enum Command {
         expected: u32,
         /// The shard of each new partition.
         placement: Vec<ShardId>,
+    },
+    /// Creates a topic that is a queue, as `CreateTopic` does. There is a partition for each of its lanes.
+    CreateQueue {
+        /// Name in the catalog, see [`crate::queue::full_name`].
+        name: String,
+        /// As in `CreateTopic`.
+        topic_id: TopicId,
+        /// As in `CreateTopic`.
+        placement: Vec<ShardId>,
+        /// As in `CreateTopic`.
+        config: BTreeMap<String, String>,
+        /// What makes it a queue.
+        queue: QueueMeta,
+    },
+    /// Adds lanes to a queue, as `AddPartitions` does.
+    AddLanes {
+        /// Which.
+        topic_id: TopicId,
+        /// As in `AddPartitions`.
+        expected: u32,
+        /// As in `AddPartitions`.
+        placement: Vec<ShardId>,
+        /// The priority of each new partition.
+        lanes: Vec<u8>,
+    },
+    /// Declares an exchange. One that is there already stays as it is.
+    DeclareExchange {
+        /// As it is to be.
+        exchange: ExchangeMeta,
+    },
+    /// Deletes an exchange with the bindings from it and to it.
+    DeleteExchange {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Refused if there are bindings from it.
+        if_unused: bool,
+    },
+    /// Binds a queue or an exchange to an exchange. A repeat changes nothing.
+    Bind {
+        /// As it is to be.
+        binding: BindingMeta,
+    },
+    /// Takes a binding back, if it is there.
+    Unbind {
+        /// Which.
+        binding: BindingMeta,
     },
     /// Hands out a run of producer ids that nobody else ever gets.
     AllocateProducerIds {
@@ -272,6 +322,8 @@ pub enum Outcome {
     Together(Vec<Outcome>),
     /// The topic exists now, with these partitions; or has these partitions from here on.
     Topic(TopicMeta),
+    /// The exchange is there, like this.
+    Exchange(ExchangeMeta),
     /// The run of producer ids begins here.
     ProducerIds {
         /// First of the run.
@@ -346,6 +398,15 @@ pub enum Refusal {
     /// The topic has another number of partitions by now.
     #[error("the topic has {0} partitions")]
     PartitionCount(u32),
+    /// There is no such exchange.
+    #[error("there is no exchange '{0}'")]
+    UnknownExchange(String),
+    /// There are bindings from the exchange.
+    #[error("there are bindings from the exchange '{0}'")]
+    ExchangeInUse(String),
+    /// The binding cannot be made; in words.
+    #[error("{0}")]
+    InvalidBinding(String),
     /// There is no such group.
     #[error("there is no group '{0}'")]
     UnknownGroup(String),

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::command::{Command, GroupMember, GroupMembership, OffsetCommit, PartitionMeta, TopicMeta};
+use crate::queue::QueueMeta;
+use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
@@ -124,6 +126,16 @@ impl Command {
                 64 + name.len() + 4 * placement.len() + config_bytes(config)
             }
             Command::ConfigureTopic { config, .. } => 64 + config_bytes(config),
+            Command::CreateQueue { .. }
+            | Command::AddLanes { .. }
+            | Command::DeclareExchange { .. }
+            | Command::Bind { .. }
+            | Command::Unbind { .. } => {
+                // Few and small: what they take is found by writing them.
+                let mut body = Writer::new();
+                encode_body(self, &mut body);
+                16 + body.len()
+            }
             _ => 64,
         }
     }
@@ -162,6 +174,12 @@ impl Command {
             Command::ConfigureTopic { .. } => 19,
             Command::AddPartitions { .. } => 20,
             Command::AllocateProducerIds { .. } => 21,
+            Command::CreateQueue { .. } => 22,
+            Command::AddLanes { .. } => 23,
+            Command::DeclareExchange { .. } => 24,
+            Command::DeleteExchange { .. } => 25,
+            Command::Bind { .. } => 26,
+            Command::Unbind { .. } => 27,
             Command::OpenPartition { .. } => 32,
             Command::ConfigurePartition { .. } => 33,
             Command::ClosePartition { .. } => 34,
@@ -262,6 +280,26 @@ fn encode_body(command: &Command, out: &mut Writer) {
             out.list(placement, |out, shard| out.u32(shard.0));
         }
         Command::AllocateProducerIds { count } => out.u32(*count),
+        Command::CreateQueue { name, topic_id, placement, config, queue } => {
+            out.str(name);
+            out.raw(&topic_id.0);
+            out.list(placement, |out, shard| out.u32(shard.0));
+            encode_config(config, out);
+            queue.encode(out);
+        }
+        Command::AddLanes { topic_id, expected, placement, lanes } => {
+            out.raw(&topic_id.0);
+            out.u32(*expected);
+            out.list(placement, |out, shard| out.u32(shard.0));
+            out.bytes(lanes);
+        }
+        Command::DeclareExchange { exchange } => exchange.encode(out),
+        Command::DeleteExchange { namespace, name, if_unused } => {
+            out.str(namespace);
+            out.str(name);
+            out.u8(u8::from(*if_unused));
+        }
+        Command::Bind { binding } | Command::Unbind { binding } => binding.encode(out),
         Command::OpenPartition { partition, settings, epoch_base } => {
             out.u64(partition.0);
             settings.encode(out);
@@ -368,6 +406,23 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
             placement: r.list(4, |r| Ok(ShardId(r.u32()?)))?,
         },
         21 => Command::AllocateProducerIds { count: r.u32()? },
+        22 => Command::CreateQueue {
+            name: r.str()?,
+            topic_id: TopicId(r.array()?),
+            placement: r.list(4, |r| Ok(ShardId(r.u32()?)))?,
+            config: decode_config(r)?,
+            queue: QueueMeta::decode(r)?,
+        },
+        23 => Command::AddLanes {
+            topic_id: TopicId(r.array()?),
+            expected: r.u32()?,
+            placement: r.list(4, |r| Ok(ShardId(r.u32()?)))?,
+            lanes: r.bytes()?.to_vec(),
+        },
+        24 => Command::DeclareExchange { exchange: ExchangeMeta::decode(r)? },
+        25 => Command::DeleteExchange { namespace: r.str()?, name: r.str()?, if_unused: r.bool()? },
+        26 => Command::Bind { binding: BindingMeta::decode(r)? },
+        27 => Command::Unbind { binding: BindingMeta::decode(r)? },
         32 => Command::OpenPartition {
             partition: PartitionId(r.u64()?),
             settings: PartitionSettings::decode(r)?,

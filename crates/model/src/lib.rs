@@ -7,6 +7,7 @@
 //! * [`ids`]: nodes, shards, topics, partitions.
 //! * [`names`]: what may be a topic's or a group's name.
 //! * [`batch`]: the record batch, the only form in which records are stored.
+//! * [`queue`], [`routing`]: queues, exchanges and bindings.
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`subscription`]: what is said of records that are settled one by one.
@@ -19,6 +20,8 @@ pub mod command;
 pub mod entry;
 pub mod ids;
 pub mod names;
+pub mod queue;
+pub mod routing;
 pub mod settings;
 pub mod subscription;
 pub mod timer;

@@ -26,6 +26,12 @@ pub const SUBSCRIPTIONS_PER_PARTITION_MAX: usize = 10_000;
 /// Deadlines of one partition's records, of 16 bytes each.
 pub const TIMERS_PER_PARTITION_MAX: usize = 10_000_000;
 
+/// Exchanges in the cluster. All are in memory on every node.
+pub const EXCHANGES_MAX: usize = 100_000;
+
+/// Bindings in the cluster. All are in memory on every node, at some hundred bytes each.
+pub const BINDINGS_MAX: usize = 5_000_000;
+
 /// Groups that one shard carries.
 pub const GROUPS_PER_SHARD_MAX: usize = 100_000;
 

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_model::command::TopicMeta;
+use weir_model::queue::QueueMeta;
+use weir_model::routing::{BindingMeta, ExchangeMeta};
 use weir_model::wire::{DecodeError, Reader, Writer};
 use weir_model::{NodeId, PartitionId, SubscriptionId, TopicId};
 
+use super::topology::exchange_key;
 use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey};
 use crate::limits::DIGESTS_MAX;
 use crate::state::catalog::CatalogTopic;
@@ -18,6 +21,7 @@ use crate::state::group::GroupState;
 use crate::state::partition::PartitionState;
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
+use crate::state::topology::{Bound, key_of};
 
 /// What a chunk holds. The numbers stand in checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +34,9 @@ pub(crate) enum ChunkKind {
     Closed = 5,
     Subscriptions = 6,
     Timers = 7,
+    Queues = 8,
+    Exchanges = 9,
+    Bindings = 10,
 }
 
 /// Which chunk.
@@ -42,8 +49,10 @@ pub(crate) struct ChunkId {
 
 impl ChunkKind {
     pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
-        use ChunkKind::{Closed, Groups, Partitions, Root, Subscriptions, Timers, Topics};
-        [Root, Topics, Partitions, Groups, Closed, Subscriptions, Timers]
+        use ChunkKind::{
+            Bindings, Closed, Exchanges, Groups, Partitions, Queues, Root, Subscriptions, Timers, Topics,
+        };
+        [Root, Topics, Partitions, Groups, Closed, Subscriptions, Timers, Queues, Exchanges, Bindings]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }
@@ -58,6 +67,9 @@ impl Machine {
         let topics = self.catalog.chunks().map(|(key, c)| (key, c.changed_at())).map(of(ChunkKind::Topics));
         let partitions = self.partitions.iter().map(|(key, c)| (*key, c.changed_at()));
         let subscriptions = self.subscriptions.iter().map(|(key, c)| (*key, c.changed_at()));
+        let queues = self.catalog.queue_chunks().map(|(key, c)| (key, c.changed_at()));
+        let exchanges = self.topology.exchange_chunks().map(|(key, c)| (key, c.changed_at()));
+        let bindings = self.topology.binding_chunks().map(|(key, c)| (key, c.changed_at()));
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
         root.chain(topics)
@@ -66,6 +78,9 @@ impl Machine {
             .chain(closed)
             .chain(subscriptions.map(of(ChunkKind::Subscriptions)))
             .chain(timers.map(of(ChunkKind::Timers)))
+            .chain(queues.map(of(ChunkKind::Queues)))
+            .chain(exchanges.map(of(ChunkKind::Exchanges)))
+            .chain(bindings.map(of(ChunkKind::Bindings)))
             .collect()
     }
 
@@ -85,6 +100,18 @@ impl Machine {
                 self.subscriptions.get(&id.key).map(|c| encode_subscriptions(c.get())).unwrap_or_default()
             }
             ChunkKind::Timers => self.timers.get(&id.key).map(|c| encode_timers(c.get())).unwrap_or_default(),
+            ChunkKind::Queues => {
+                let found = self.catalog.queue_chunks().find(|(key, _)| *key == id.key);
+                found.map(|(_, c)| encode_queues(c.get())).unwrap_or_default()
+            }
+            ChunkKind::Exchanges => {
+                let found = self.topology.exchange_chunks().find(|(key, _)| *key == id.key);
+                found.map(|(_, c)| encode_exchanges(c.get())).unwrap_or_default()
+            }
+            ChunkKind::Bindings => {
+                let found = self.topology.binding_chunks().find(|(key, _)| *key == id.key);
+                found.map(|(_, c)| encode_bindings(c.get())).unwrap_or_default()
+            }
             ChunkKind::Groups => self
                 .groups
                 .chunks()
@@ -105,6 +132,9 @@ impl Machine {
             ChunkKind::Groups => self.load_groups(id.key, &mut reader, index)?,
             ChunkKind::Subscriptions => self.load_subscriptions(id.key, &mut reader, index)?,
             ChunkKind::Timers => self.load_timers(id.key, &mut reader, index)?,
+            ChunkKind::Queues => self.load_queues(id.key, &mut reader, index)?,
+            ChunkKind::Exchanges => self.load_exchanges(id.key, &mut reader, index)?,
+            ChunkKind::Bindings => self.load_bindings(id.key, &mut reader, index)?,
         }
         reader.finish()
     }
@@ -118,6 +148,9 @@ impl Machine {
             }
             if catalog.entry(meta.id).is_some() || (!deleting && catalog.topic(&meta.name).is_some()) {
                 return Err(reader.error("a topic is there twice"));
+            }
+            if !deleting {
+                Arc::make_mut(&mut self.topology).add_queue(&meta.name);
             }
             catalog.load(meta, deleting, index);
         }
@@ -160,6 +193,46 @@ impl Machine {
             }
             if !self.put_timers(id, Arc::new(timers), index) {
                 return Err(reader.error("a partition's deadlines are there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn load_queues(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for (id, queue) in reader.list(16, |r| Ok((TopicId(r.array()?), QueueMeta::decode(r)?)))? {
+            if id.bucket() as u64 != key {
+                return Err(reader.error("a queue is in the wrong chunk"));
+            }
+            if self.catalog.queue(id).is_some() {
+                return Err(reader.error("a queue is there twice"));
+            }
+            Arc::make_mut(&mut self.catalog).put_queue(id, queue, index);
+        }
+        Ok(())
+    }
+
+    fn load_exchanges(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for exchange in reader.list(12, ExchangeMeta::decode)? {
+            if exchange_key(&exchange).bucket() as u64 != key {
+                return Err(reader.error("an exchange is in the wrong chunk"));
+            }
+            if self.topology.router(&exchange.namespace).exchange(&exchange.name).is_some() {
+                return Err(reader.error("an exchange is there twice"));
+            }
+            if Arc::make_mut(&mut self.topology).add_exchange(exchange, index).is_err() {
+                return Err(reader.error("an exchange cannot be declared as it stands there"));
+            }
+        }
+        Ok(())
+    }
+
+    fn load_bindings(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for (serial, binding) in reader.list(24, |r| Ok((r.u64()?, BindingMeta::decode(r)?)))? {
+            if key_of(&binding).bucket() as u64 != key {
+                return Err(reader.error("a binding is in the wrong chunk"));
+            }
+            if Arc::make_mut(&mut self.topology).bind(binding, serial, index).is_err() {
+                return Err(reader.error("a binding leads from or to what is not there"));
             }
         }
         Ok(())
@@ -261,6 +334,33 @@ pub(super) fn encode_timers(all: &BTreeMap<PartitionId, Arc<Timers>>) -> Bytes {
     for (id, timers) in all {
         out.u64(id.0);
         timers.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_queues(queues: &BTreeMap<TopicId, Arc<QueueMeta>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(queues.len() as u32);
+    for (id, queue) in queues {
+        out.raw(&id.0);
+        queue.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_exchanges(exchanges: &BTreeMap<String, Arc<ExchangeMeta>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(exchanges.len() as u32);
+    exchanges.values().for_each(|exchange| exchange.encode(&mut out));
+    out.finish()
+}
+
+pub(super) fn encode_bindings(bindings: &BTreeMap<Vec<u8>, Bound>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(bindings.len() as u32);
+    for bound in bindings.values() {
+        out.u64(bound.serial);
+        bound.binding.encode(&mut out);
     }
     out.finish()
 }

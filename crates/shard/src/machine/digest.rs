@@ -74,6 +74,19 @@ impl Machine {
             let digest = timers.digest(|all| digest_of(&codec::encode_timers(all)));
             chunk(ChunkId { kind: ChunkKind::Timers, key: *key }, digest);
         }
+        for (key, queues) in Arc::make_mut(&mut self.catalog).queue_chunks_mut() {
+            let digest = queues.digest(|all| digest_of(&codec::encode_queues(all)));
+            chunk(ChunkId { kind: ChunkKind::Queues, key }, digest);
+        }
+        let topology = Arc::make_mut(&mut self.topology);
+        for (key, exchanges) in topology.exchange_chunks_mut() {
+            let digest = exchanges.digest(|all| digest_of(&codec::encode_exchanges(all)));
+            chunk(ChunkId { kind: ChunkKind::Exchanges, key }, digest);
+        }
+        for (key, bindings) in topology.binding_chunks_mut() {
+            let digest = bindings.digest(|all| digest_of(&codec::encode_bindings(all)));
+            chunk(ChunkId { kind: ChunkKind::Bindings, key }, digest);
+        }
         fold.finish()
     }
 }

@@ -43,6 +43,7 @@ impl Machine {
             config: config.clone(),
             created_at: context.now,
         };
+        self.route_to(name, effects);
         self.put_topic(context, meta, effects)
     }
 
@@ -56,6 +57,7 @@ impl Machine {
             return Outcome::Refused(Refusal::UnknownTopic(topic_id));
         };
         let meta = TopicMeta::clone(topic);
+        self.do_not_route_to(context, &meta.name, effects);
         Arc::make_mut(&mut self.catalog).put(meta, true, context.index);
         effects.push(Effect::CatalogChanged);
         Outcome::Done

@@ -14,6 +14,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod topology;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::state::group::GroupState;
 use crate::state::partition::{PartitionState, SegmentId};
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
+use crate::state::topology::Topology;
 
 pub(crate) use codec::{ChunkId, ChunkKind};
 pub(crate) use subscriptions::SubscriptionKey;
@@ -49,6 +51,7 @@ pub struct Machine {
     applied_term: u64,
     root: Chunk<Root>,
     catalog: Arc<Catalog>,
+    topology: Arc<Topology>,
     partitions: BTreeMap<u64, PartitionChunk>,
     partition_count: usize,
     /// In chunks as their partitions are.
@@ -106,6 +109,8 @@ pub enum Effect {
     SubscriptionChanged(PartitionId, SubscriptionId),
     /// Deadlines of a partition's records changed.
     TimersChanged(PartitionId),
+    /// Exchanges or bindings changed, or what they may lead to.
+    TopologyChanged,
     /// Topics changed.
     CatalogChanged,
     /// A group changed, appeared or vanished.
@@ -174,6 +179,7 @@ impl Machine {
             applied_term: 0,
             root: Chunk::new(Root { version: 1, ..Root::default() }, 0),
             catalog: Arc::default(),
+            topology: Arc::default(),
             partitions: BTreeMap::new(),
             partition_count: 0,
             subscriptions: BTreeMap::new(),
@@ -279,6 +285,18 @@ impl Machine {
             Command::AddPartitions { topic_id, expected, placement } => {
                 self.add_partitions(context, *topic_id, *expected, placement, effects)
             }
+            Command::CreateQueue { name, topic_id, placement, config, queue } => {
+                self.create_queue(context, name, *topic_id, placement, config, queue, effects)
+            }
+            Command::AddLanes { topic_id, expected, placement, lanes } => {
+                self.add_lanes(context, *topic_id, *expected, placement, lanes, effects)
+            }
+            Command::DeclareExchange { exchange } => self.declare_exchange(context, exchange, effects),
+            Command::DeleteExchange { namespace, name, if_unused } => {
+                self.delete_exchange(context, namespace, name, *if_unused, effects)
+            }
+            Command::Bind { binding } => self.bind(context, binding, effects),
+            Command::Unbind { binding } => self.unbind(context, binding, effects),
             Command::AllocateProducerIds { count } => self.allocate_producer_ids(context, *count),
 
             Command::OpenPartition { partition, settings, epoch_base } => {

@@ -18,6 +18,7 @@ impl Shard {
         let mut grown = std::mem::take(&mut self.grown);
         let mut closed: Vec<Arc<PartitionView>> = Vec::new();
         let mut catalog_changed = false;
+        let mut topology_changed = false;
         let index = self.machine.applied_index();
         for effect in effects {
             match effect {
@@ -58,6 +59,7 @@ impl Shard {
                 Effect::SubscriptionChanged(partition, id) => self.show_subscription(partition, id),
                 Effect::TimersChanged(partition) => self.show_timers(partition),
                 Effect::CatalogChanged => catalog_changed = true,
+                Effect::TopologyChanged => topology_changed = true,
                 Effect::GroupChanged(name) => self.show_group(name),
                 Effect::LeadChanged { leaderships, .. } => {
                     self.shown.leaderships.store(leaderships, Ordering::Release);
@@ -66,6 +68,9 @@ impl Shard {
         }
         if catalog_changed {
             *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
+        }
+        if topology_changed {
+            *self.shown.topology.write() = Arc::clone(self.machine.topology());
         }
         grown.drain(..).for_each(|view| view.tell());
         self.grown = grown;

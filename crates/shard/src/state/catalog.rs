@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_model::TopicId;
 use weir_model::command::TopicMeta;
+use weir_model::queue::QueueMeta;
 
 use super::chunk::{Buckets, Chunk};
 
@@ -23,9 +24,12 @@ pub struct Catalog {
     topics: Buckets<TopicId, CatalogTopic>,
     /// Of topics that are not being deleted.
     names: Buckets<String, TopicId>,
+    /// What makes topics queues.
+    queues: Buckets<TopicId, Arc<QueueMeta>>,
 }
 
 pub(crate) type TopicChunk = Chunk<std::collections::BTreeMap<TopicId, CatalogTopic>>;
+pub(crate) type QueueChunk = Chunk<std::collections::BTreeMap<TopicId, Arc<QueueMeta>>>;
 
 impl Catalog {
     /// The topic of this name.
@@ -54,6 +58,23 @@ impl Catalog {
     /// How many topics there are.
     pub fn topic_count(&self) -> usize {
         self.names.len()
+    }
+
+    /// What makes a topic a queue; none if it is not one.
+    pub fn queue(&self, id: TopicId) -> Option<&Arc<QueueMeta>> {
+        self.queues.get(&id)
+    }
+
+    pub(crate) fn put_queue(&mut self, id: TopicId, queue: QueueMeta, index: u64) {
+        self.queues.insert(id, Arc::new(queue), index);
+    }
+
+    pub(crate) fn queue_chunks(&self) -> impl Iterator<Item = (u64, &QueueChunk)> {
+        self.queues.chunks()
+    }
+
+    pub(crate) fn queue_chunks_mut(&mut self) -> impl Iterator<Item = (u64, &mut QueueChunk)> {
+        self.queues.chunks_mut()
     }
 
     /// Topics, those being deleted included.
@@ -87,6 +108,7 @@ impl Catalog {
     /// Takes a deleted topic out.
     pub(crate) fn forget(&mut self, id: TopicId, index: u64) {
         self.topics.remove(&id, index);
+        self.queues.remove(&id, index);
     }
 
     pub(crate) fn chunks(&self) -> impl Iterator<Item = (u64, &TopicChunk)> {

@@ -77,6 +77,18 @@ impl BucketKey for String {
     }
 }
 
+impl BucketKey for [u8] {
+    fn bucket(&self) -> usize {
+        crc32c::crc32c(self) as usize % BUCKETS
+    }
+}
+
+impl BucketKey for Vec<u8> {
+    fn bucket(&self) -> usize {
+        self.as_slice().bucket()
+    }
+}
+
 impl BucketKey for TopicId {
     fn bucket(&self) -> usize {
         crc32c::crc32c(&self.0) as usize % BUCKETS

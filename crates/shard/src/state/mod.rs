@@ -12,5 +12,6 @@ pub(crate) mod producers;
 pub(crate) mod spans;
 pub(crate) mod subscription;
 pub(crate) mod timers;
+pub(crate) mod topology;
 #[cfg(test)]
 mod tests;

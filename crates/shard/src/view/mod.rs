@@ -18,6 +18,7 @@ use crate::machine::SubscriptionKey;
 use crate::state::group::GroupState;
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
+use crate::state::topology::Topology;
 
 pub use observer::{AppendObserver, ObserverGuard};
 pub use partition::PartitionView;
@@ -34,6 +35,7 @@ pub struct ShardView {
 pub(crate) struct Shown {
     pub partitions: RwLock<BTreeMap<PartitionId, Arc<PartitionView>>>,
     pub catalog: RwLock<Arc<Catalog>>,
+    pub topology: RwLock<Arc<Topology>>,
     pub groups: RwLock<BTreeMap<String, Arc<GroupState>>>,
     pub timers: RwLock<BTreeMap<PartitionId, Arc<Timers>>>,
     pub subscriptions: RwLock<BTreeMap<SubscriptionKey, Arc<Subscription>>>,
@@ -82,6 +84,11 @@ impl ShardView {
     /// The deadlines of a partition's records, as they are now; none if there are none.
     pub fn timers(&self, partition: PartitionId) -> Option<Arc<Timers>> {
         self.shown.timers.read().get(&partition).cloned()
+    }
+
+    /// All exchanges and bindings, if this is the meta shard.
+    pub fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&self.shown.topology.read())
     }
 
     /// A group, as it is now.

@@ -25,6 +25,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
             format!("together: {}", each.join("; "))
         }
         Outcome::Topic(meta) => format!("topic {}", topic(meta)),
+        Outcome::Exchange(exchange) => format!("exchange {} {}", exchange.name, exchange.kind),
         Outcome::ProducerIds { first } => format!("producer ids from {first}"),
         Outcome::Digest { index, digest } => format!("digest of entry {index} is {digest:016x}"),
         Outcome::Refused(refusal) => format!("refused: {refusal}"),
@@ -69,6 +70,7 @@ pub(super) fn effect(effect: &Effect) -> String {
             format!("partition {partition} subscription {id} changed")
         }
         Effect::TimersChanged(partition) => format!("partition {partition} deadlines changed"),
+        Effect::TopologyChanged => "topology changed".into(),
         Effect::CatalogChanged => "catalog changed".into(),
         Effect::GroupChanged(name) => format!("group {name} changed"),
         Effect::LeadChanged { node, leaderships } => format!("node {node} leads, leadership {leaderships}"),

@@ -1,0 +1,102 @@
+//! What a channel has delivered and its peer has not settled yet, by delivery tag.
+
+use std::collections::BTreeMap;
+
+/// Deliveries of one channel. Tags begin at 1 and rise by one with every delivery, settled or not.
+#[derive(Debug)]
+pub(crate) struct Unsettled<T> {
+    last: u64,
+    waiting: BTreeMap<u64, T>,
+}
+
+/// A tag that was not given out, or was settled before: 406 PRECONDITION_FAILED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown delivery tag {0}")]
+pub(crate) struct UnknownTag(pub u64);
+
+impl<T> Default for Unsettled<T> {
+    fn default() -> Self {
+        Unsettled { last: 0, waiting: BTreeMap::new() }
+    }
+}
+
+impl<T> Unsettled<T> {
+    /// The tag of a delivery that its peer has to settle.
+    pub(crate) fn deliver(&mut self, delivery: T) -> u64 {
+        let tag = self.deliver_settled();
+        self.waiting.insert(tag, delivery);
+        tag
+    }
+
+    /// The tag of a delivery that counts as settled already.
+    pub(crate) fn deliver_settled(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Takes out what a peer settles by a tag: one delivery, or all up to it in the order of their tags. With
+    /// `multiple`, 0 means all there are, of which there may be none.
+    ///
+    /// The tag itself must wait also where others below it do: RabbitMQ refuses it otherwise.
+    pub(crate) fn settle(&mut self, tag: u64, multiple: bool) -> Result<Vec<T>, UnknownTag> {
+        if multiple && tag == 0 {
+            return Ok(self.take_all());
+        }
+        if !multiple {
+            return Ok(vec![self.waiting.remove(&tag).ok_or(UnknownTag(tag))?]);
+        }
+        if !self.waiting.contains_key(&tag) {
+            return Err(UnknownTag(tag));
+        }
+        let behind = self.waiting.split_off(&(tag + 1));
+        Ok(std::mem::replace(&mut self.waiting, behind).into_values().collect())
+    }
+
+    /// Takes out everything.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.waiting).into_values().collect()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_settled_one_by_one_or_up_to_one() {
+        let mut unsettled = Unsettled::default();
+        let tags: Vec<u64> = "abcdef".chars().map(|delivery| unsettled.deliver(delivery)).collect();
+        assert_eq!(tags, [1, 2, 3, 4, 5, 6]);
+        assert_eq!(unsettled.settle(2, false), Ok(vec!['b']));
+        assert_eq!(unsettled.settle(4, true), Ok(vec!['a', 'c', 'd']));
+        assert_eq!(unsettled.len(), 2);
+        assert_eq!(unsettled.settle(0, true), Ok(vec!['e', 'f']));
+        assert_eq!(unsettled.settle(0, true), Ok(vec![]));
+        assert_eq!(unsettled.deliver('g'), 7);
+    }
+
+    #[test]
+    fn trap_a_tag_that_does_not_wait_is_refused_even_if_others_below_it_do() {
+        let mut unsettled = Unsettled::default();
+        "abc".chars().for_each(|delivery| drop(unsettled.deliver(delivery)));
+        assert_eq!(unsettled.settle(3, false), Ok(vec!['c']));
+        assert_eq!(unsettled.settle(3, true), Err(UnknownTag(3)));
+        for (tag, multiple) in [(0, false), (4, false), (4, true), (u64::MAX, true), (3, false)] {
+            assert_eq!(unsettled.settle(tag, multiple), Err(UnknownTag(tag)));
+        }
+        assert_eq!(unsettled.len(), 2);
+    }
+
+    #[test]
+    fn what_is_settled_as_it_is_delivered_has_a_tag_and_does_not_wait() {
+        let mut unsettled = Unsettled::default();
+        assert_eq!((unsettled.deliver_settled(), unsettled.deliver('b')), (1, 2));
+        assert_eq!(unsettled.settle(1, false), Err(UnknownTag(1)));
+        assert_eq!(unsettled.settle(2, true), Ok(vec!['b']));
+    }
+}

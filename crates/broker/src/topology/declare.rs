@@ -1,0 +1,169 @@
+//! Declaring and deleting queues, exchanges and bindings: entries of the meta shard.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_model::command::{Command, Outcome, Refusal};
+use weir_model::queue::{QueueMeta, full_name};
+use weir_model::routing::{BindingMeta, ExchangeMeta};
+use weir_router::Router;
+
+use super::{InvalidArgument, QueueArguments};
+use crate::broker::Broker;
+use crate::errors::{AdminError, Unavailable, refused};
+use crate::queues::QueueRef;
+use crate::topics::Topic;
+
+/// A queue that is there.
+#[derive(Clone, Debug)]
+pub struct QueueInfo {
+    /// The topic that it is.
+    pub topic: Arc<Topic>,
+    /// What makes it a queue.
+    pub meta: Arc<QueueMeta>,
+    /// What its arguments say.
+    pub arguments: QueueArguments,
+}
+
+/// Why something was not declared, deleted or bound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// There is no such queue.
+    #[error("no queue '{0}'")]
+    NoSuchQueue(String),
+    /// There is no such exchange.
+    #[error("no exchange '{0}'")]
+    NoSuchExchange(String),
+    /// The name is that of a topic that is no queue.
+    #[error("'{0}' is a topic and not a queue")]
+    NotAQueue(String),
+    /// It may not be deleted while it is used.
+    #[error("{0}")]
+    InUse(String),
+    /// An argument cannot be what it is.
+    #[error(transparent)]
+    Argument(#[from] InvalidArgument),
+    /// The binding cannot be made.
+    #[error("{0}")]
+    Binding(String),
+    /// It was not done for another reason.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
+
+impl From<Unavailable> for TopologyError {
+    fn from(unavailable: Unavailable) -> TopologyError {
+        TopologyError::Admin(unavailable.into())
+    }
+}
+
+impl Broker {
+    /// The exchanges and bindings of a namespace, as this node knows them.
+    pub fn router(&self, namespace: &str) -> Result<Router, Unavailable> {
+        Ok(self.meta()?.view().topology().router(namespace))
+    }
+
+    /// A queue of a namespace; none if there is no topic of this name.
+    pub fn find_queue(&self, namespace: &str, name: &str) -> Result<Option<QueueInfo>, TopologyError> {
+        let catalog = self.meta()?.view().catalog();
+        let Some(meta) = catalog.topic(&full_name(namespace, name)) else { return Ok(None) };
+        let Some(queue) = catalog.queue(meta.id).cloned() else {
+            return Err(TopologyError::NotAQueue(name.to_owned()));
+        };
+        let arguments = QueueArguments::read(name, queue.kind, &queue.arguments)?;
+        Ok(Some(QueueInfo { topic: self.topics.get(meta), meta: queue, arguments }))
+    }
+
+    /// Creates a queue, unless there is one of this name by now. Which of the two it was.
+    pub async fn create_queue(
+        &self,
+        namespace: &str,
+        name: &str,
+        mut queue: QueueMeta,
+    ) -> Result<(QueueInfo, bool), TopologyError> {
+        QueueArguments::read(name, queue.kind, &queue.arguments)?;
+        queue.lanes = vec![0];
+        // Records stay until they are settled, and then no longer than their segments.
+        let config: BTreeMap<String, String> = [("retention.ms".to_owned(), "0".to_owned())].into();
+        let settings =
+            self.options.defaults.with_overrides(&config, u32::MAX).map_err(AdminError::InvalidConfig)?;
+        let command = Command::CreateQueue {
+            name: full_name(namespace, name),
+            topic_id: self.ids.topic_id(),
+            placement: self.place(1)?,
+            config,
+            queue,
+        };
+        let created = match self.propose_meta(command).await? {
+            Outcome::Topic(meta) => {
+                self.metrics.topics.inc();
+                self.metrics.partitions.inc();
+                let opened = self.open_partitions(&meta.partitions, &settings).await;
+                self.look_after(opened)?;
+                true
+            }
+            Outcome::Refused(Refusal::TopicExists(_)) => false,
+            other => return Err(refused(other).into()),
+        };
+        match self.find_queue(namespace, name)? {
+            Some(found) => Ok((found, created)),
+            // Somebody deleted it at once.
+            None => Err(TopologyError::NoSuchQueue(name.to_owned())),
+        }
+    }
+
+    /// Deletes a queue with all that is in it and all that leads to it.
+    pub async fn delete_queue(&self, queue: &QueueInfo) -> Result<(), TopologyError> {
+        self.delete_topic(queue.topic.id()).await.map_err(TopologyError::from)
+    }
+
+    /// The running queue behind a declaration, if this node leads it.
+    pub async fn open_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<QueueRef, TopologyError> {
+        let options = queue.arguments.options(&queue.meta);
+        Ok(self.queue(&queue.topic, &options).await?)
+    }
+
+    /// Declares an exchange. What is there afterwards, which may be one that was declared otherwise before.
+    pub async fn declare_exchange(&self, exchange: ExchangeMeta) -> Result<ExchangeMeta, TopologyError> {
+        match self.propose_meta(Command::DeclareExchange { exchange }).await? {
+            Outcome::Exchange(exchange) => Ok(exchange),
+            other => Err(refused(other).into()),
+        }
+    }
+
+    /// Deletes an exchange; it is no error if there is none.
+    pub async fn delete_exchange(
+        &self,
+        namespace: &str,
+        name: &str,
+        if_unused: bool,
+    ) -> Result<(), TopologyError> {
+        let command =
+            Command::DeleteExchange { namespace: namespace.to_owned(), name: name.to_owned(), if_unused };
+        match self.propose_meta(command).await? {
+            Outcome::Done | Outcome::Refused(Refusal::UnknownExchange(_)) => Ok(()),
+            Outcome::Refused(refusal @ Refusal::ExchangeInUse(_)) => {
+                Err(TopologyError::InUse(refusal.to_string()))
+            }
+            other => Err(refused(other).into()),
+        }
+    }
+
+    /// Binds; nothing changes if the binding is there.
+    pub async fn bind(&self, binding: BindingMeta) -> Result<(), TopologyError> {
+        match self.propose_meta(Command::Bind { binding }).await? {
+            Outcome::Done => Ok(()),
+            Outcome::Refused(Refusal::UnknownExchange(name)) => Err(TopologyError::NoSuchExchange(name)),
+            Outcome::Refused(Refusal::InvalidBinding(why)) => Err(TopologyError::Binding(why)),
+            other => Err(refused(other).into()),
+        }
+    }
+
+    /// Takes a binding back; it is no error if there is none.
+    pub async fn unbind(&self, binding: BindingMeta) -> Result<(), TopologyError> {
+        match self.propose_meta(Command::Unbind { binding }).await? {
+            Outcome::Done => Ok(()),
+            other => Err(refused(other).into()),
+        }
+    }
+}
