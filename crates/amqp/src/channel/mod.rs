@@ -1,0 +1,106 @@
+//! One channel: what it consumes, what its peer has not settled, what it has published and not been told of.
+
+mod confirms;
+mod prefetch;
+mod unsettled;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_amqp_wire::{Assembler, BasicProperties, ShortStr};
+use weir_broker::queues::{ConsumerId, OwnerId, Place, QueueRef};
+use weir_broker::topology::QueueInfo;
+use weir_model::TopicId;
+
+pub(crate) use confirms::{Confirm, Confirms};
+pub(crate) use prefetch::SharedPrefetch;
+pub(crate) use unsettled::{UnknownTag, Unsettled};
+
+/// A delivery that its peer has to settle.
+#[derive(Clone, Debug)]
+pub(crate) struct Leased {
+    pub topic: TopicId,
+    pub queue: QueueRef,
+    pub place: Place,
+    /// Through which consumer it came; none if it was asked for.
+    pub consumer: Option<ConsumerKey>,
+}
+
+/// A consumer within its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConsumerKey {
+    pub topic: TopicId,
+    pub id: ConsumerId,
+}
+
+/// A consumer of a channel.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub info: QueueInfo,
+    pub queue: QueueRef,
+    pub id: ConsumerId,
+    pub no_ack: bool,
+    /// Whether its credit is counted, so that it gets more when its peer settles.
+    pub bounded: bool,
+}
+
+/// A message that waits for a transaction to be committed.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub exchange: ShortStr,
+    pub routing_key: ShortStr,
+    pub mandatory: bool,
+    pub properties: BasicProperties,
+    pub body: bytes::Bytes,
+}
+
+/// What a channel does with messages and settlements.
+#[derive(Debug, Default)]
+pub(crate) enum Mode {
+    /// Carries them out.
+    #[default]
+    Plain,
+    /// Carries them out, and confirms messages.
+    Confirm,
+    /// Keeps them until they are committed.
+    Transaction { messages: Vec<Held>, settlements: Vec<(Vec<Leased>, weir_model::subscription::Disposition)> },
+}
+
+/// One channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub owner: OwnerId,
+    pub assembler: Assembler,
+    pub mode: Mode,
+    pub confirms: Confirms,
+    pub unsettled: Unsettled<Leased>,
+    pub consumers: BTreeMap<ShortStr, Consumer>,
+    /// Queues that this channel has leases of, or had.
+    pub queues: BTreeMap<TopicId, QueueRef>,
+    /// Messages that each consumer declared from now on gets before it settles any; 0 for no limit.
+    pub prefetch: u16,
+    /// Shared by all consumers of the channel.
+    pub shared_prefetch: Arc<SharedPrefetch>,
+    /// The queue that was declared last: what an empty name means.
+    pub last_queue: Option<ShortStr>,
+    /// `channel.close` was sent; nothing but the answer counts.
+    pub closing: bool,
+}
+
+impl Channel {
+    pub(crate) fn new(owner: OwnerId, body_bytes_max: u64) -> Channel {
+        Channel {
+            owner,
+            assembler: Assembler::new(body_bytes_max),
+            mode: Mode::default(),
+            confirms: Confirms::default(),
+            unsettled: Unsettled::default(),
+            consumers: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            prefetch: 0,
+            shared_prefetch: Arc::default(),
+            last_queue: None,
+            closing: false,
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! One connection: reads frames, carries out methods in their order, and sends what comes of them.
+
+mod basic;
+mod close;
+mod declare;
+mod publish;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, MissedTickBehavior};
+use weir_amqp_wire::methods::{channel, connection};
+use weir_amqp_wire::{
+    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope, ShortStr,
+    Writer,
+};
+use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_model::TopicId;
+use weir_model::subscription::Disposition;
+use weir_router::Router;
+
+use crate::channel::{Channel, ConsumerKey, Leased};
+use crate::errors::Failure;
+use crate::front::{ConnectionId, DefaultUser, Front};
+use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
+use crate::outbox::{Outbox, outbox};
+use publish::{Batch, Confirmed};
+
+/// Bytes read at once, at most.
+const READ_BYTES: usize = 64 << 10;
+
+/// How long a peer may take to answer `connection.close`.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Heartbeats that a peer may miss.
+const HEARTBEATS_MISSED: u32 = 2;
+
+/// The next records of a consumer.
+type NextDeliveries =
+    Pin<Box<dyn Future<Output = (u16, ShortStr, Option<Vec<QueueDelivery>>, QueueDeliveries)> + Send>>;
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum Ended {
+    /// The peer closed it, as it should or not.
+    ByPeer,
+    /// We do: the peer is told why.
+    Failed(Failure, u16, u16),
+    /// Nothing was heard of the peer for too long.
+    Silent,
+    /// The broker stops.
+    Draining,
+}
+
+pub(super) struct Connection {
+    front: Arc<Front>,
+    id: ConnectionId,
+    client: Client,
+    agreed: Agreed,
+    namespace: String,
+    out: Writer,
+    outbox: Outbox,
+    channels: BTreeMap<u16, Channel>,
+    deliveries: FuturesUnordered<NextDeliveries>,
+    confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
+    /// Messages that go together, of one channel.
+    batch: Option<Batch>,
+    /// Settlements that go together: by queue, owner and what becomes of the records.
+    settlements: Vec<Settling>,
+    /// Credit that goes together.
+    credit: BTreeMap<ConsumerKey, (QueueRef, u32)>,
+    /// Taken anew for each burst of frames, and after each change of our own.
+    router: Option<Router>,
+    route: weir_router::Route,
+    /// Exclusive queues of this connection.
+    exclusive: Vec<TopicId>,
+}
+
+/// Settlements of one queue that go together.
+struct Settling {
+    topic: TopicId,
+    queue: QueueRef,
+    owner: weir_broker::queues::OwnerId,
+    places: Vec<weir_broker::queues::Place>,
+    disposition: Disposition,
+}
+
+/// Serves one connection until it ends.
+pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, peer: SocketAddr)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (mut read, write) = tokio::io::split(stream);
+    let (outbox, writing) = outbox(write);
+    let writing = tokio::spawn(writing);
+    let mut buffer = BytesMut::new();
+    let mut out = Writer::new(FRAME_MAX);
+    let gatekeeper = DefaultUser { over_loopback: peer.ip().is_loopback() };
+    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &gatekeeper);
+    match tokio::time::timeout(front.options.handshake, opening).await {
+        Ok(Some((client, agreed, namespace))) => {
+            out.set_frame_max(agreed.frame_max);
+            tracing::debug!(%peer, user = client.user, namespace, "connection opened");
+            let mut connection = Connection {
+                id: front.new_connection(),
+                front,
+                client,
+                agreed,
+                namespace,
+                out,
+                outbox,
+                channels: BTreeMap::new(),
+                deliveries: FuturesUnordered::new(),
+                confirmed: FuturesUnordered::new(),
+                batch: None,
+                settlements: Vec::new(),
+                credit: BTreeMap::new(),
+                router: None,
+                route: weir_router::Route::new(),
+                exclusive: Vec::new(),
+            };
+            let ended = connection.run(&mut read, &mut buffer).await;
+            connection.end(ended, &mut read, &mut buffer, peer).await;
+        }
+        Ok(None) => {
+            outbox.send(out.take());
+        }
+        Err(_) => tracing::warn!(%peer, "the connection was not opened in time"),
+    }
+    // What was sent last still goes out.
+    let _ = tokio::time::timeout(CLOSING, writing).await;
+}
+
+/// The handshake; none if the connection is to be closed, with what the peer is told in `out`.
+async fn open<R: AsyncRead + Unpin>(
+    read: &mut R,
+    buffer: &mut BytesMut,
+    out: &mut Writer,
+    outbox: &Outbox,
+    gatekeeper: &DefaultUser,
+) -> Option<(Client, Agreed, String)> {
+    while buffer.len() < PROTOCOL_HEADER_BYTES {
+        if read.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+    match ProtocolHeader::parse(buffer)? {
+        ProtocolHeader::Amqp091 | ProtocolHeader::Amqp09 => {
+            let _ = buffer.split_to(PROTOCOL_HEADER_BYTES);
+        }
+        ProtocolHeader::Amqp10(_) | ProtocolHeader::Other(_) => {
+            out.protocol_header(ProtocolHeader::SUPPORTED);
+            return None;
+        }
+    }
+    out.method(0, handshake::start()).ok()?;
+    let mut state = Handshake::Started;
+    let mut takes_refusal = false;
+    loop {
+        outbox.send(out.take());
+        let frame = next_frame(read, buffer, FRAME_MAX).await?;
+        let method = match frame {
+            Ok(Frame { frame_type: FrameType::Heartbeat, .. }) => continue,
+            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload),
+            Ok(_) => return None,
+            Err(failure) => {
+                refuse(out, &failure, true);
+                return None;
+            }
+        };
+        let method = match method {
+            Ok(method) => method,
+            Err(error) => {
+                refuse(out, &Failure::new(ReplyCode::SyntaxError, error.to_string()), true);
+                return None;
+            }
+        };
+        if let Method::ConnectionStartOk(ok) = &method {
+            takes_refusal = handshake::takes_refusal(ok);
+        }
+        match state.take(method, gatekeeper) {
+            Ok((next, answer)) => {
+                if let Some(answer) = answer {
+                    out.method(0, answer).ok()?;
+                }
+                if let Handshake::Open(client, agreed, namespace) = next {
+                    outbox.send(out.take());
+                    return Some((client, agreed, namespace));
+                }
+                state = next;
+            }
+            Err(failure) => {
+                tracing::warn!("a connection was refused: {}", failure.words);
+                refuse(out, &failure, takes_refusal || failure.code != ReplyCode::AccessRefused);
+                return None;
+            }
+        }
+    }
+}
+
+/// Tells a peer why its connection is not opened, if it reads that.
+fn refuse(out: &mut Writer, failure: &Failure, told: bool) {
+    if told {
+        let close = connection::Close {
+            reply_code: failure.code.number(),
+            reply_text: failure.code.text(&failure.words),
+            class_id: 0,
+            method_id: 0,
+        };
+        let _ = out.method(0, close);
+    }
+}
+
+/// The next frame; none if the peer is gone.
+async fn next_frame<R: AsyncRead + Unpin>(
+    read: &mut R,
+    buffer: &mut BytesMut,
+    frame_max: u32,
+) -> Option<Result<Frame, Failure>> {
+    loop {
+        match Frame::parse(buffer, frame_max) {
+            Ok(Parsed::Frame(frame)) => return Some(Ok(frame)),
+            Ok(Parsed::Missing(_)) => {}
+            Err(error) => return Some(Err(Failure::new(error.reply_code(), error.to_string()))),
+        }
+        buffer.reserve(READ_BYTES);
+        if read.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+impl Connection {
+    async fn run<R: AsyncRead + Unpin>(&mut self, read: &mut R, buffer: &mut BytesMut) -> Ended {
+        let draining = self.front.draining.clone();
+        let beat = Duration::from_secs(self.agreed.heartbeat.max(1).into());
+        let mut beats = tokio::time::interval(beat / 2);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard_at = Instant::now();
+        loop {
+            if let Err(ended) = self.carry_out_all(buffer).await {
+                return ended;
+            }
+            self.flush().await;
+            let is_full = self.outbox.is_full();
+            tokio::select! {
+                biased;
+                () = draining.cancelled() => return Ended::Draining,
+                came = read.read_buf(buffer), if !is_full => match came {
+                    Ok(1..) => heard_at = Instant::now(),
+                    _ => return Ended::ByPeer,
+                },
+                Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
+                Some((channel, tag, records, deliveries)) = self.deliveries.next(), if !is_full => {
+                    self.deliver(channel, tag, records, deliveries);
+                }
+                () = self.outbox.changed() => {}
+                _ = beats.tick(), if self.agreed.heartbeat > 0 => {
+                    if heard_at.elapsed() > beat * HEARTBEATS_MISSED {
+                        return Ended::Silent;
+                    }
+                    self.out.heartbeat();
+                }
+            }
+            if self.outbox.is_gone() {
+                return Ended::ByPeer;
+            }
+        }
+    }
+
+    /// Carries out everything that has come.
+    async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
+        self.router = None;
+        loop {
+            let frame = match Frame::parse(buffer, self.agreed.frame_max) {
+                Ok(Parsed::Frame(frame)) => frame,
+                Ok(Parsed::Missing(_)) => {
+                    buffer.reserve(READ_BYTES);
+                    return Ok(());
+                }
+                Err(error) => {
+                    return Err(Ended::Failed(Failure::new(error.reply_code(), error.to_string()), 0, 0));
+                }
+            };
+            match (frame.frame_type, frame.channel) {
+                (FrameType::Heartbeat, _) => {}
+                (_, 0) => self.on_connection(frame)?,
+                (_, number) => self.on_channel(number, frame).await?,
+            }
+        }
+    }
+
+    fn on_connection(&mut self, frame: Frame) -> Result<(), Ended> {
+        let method = Method::decode(frame.payload)
+            .map_err(|error| Ended::Failed(Failure::new(ReplyCode::SyntaxError, error.to_string()), 0, 0))?;
+        match method {
+            Method::ConnectionClose(_) => {
+                self.send(0, connection::CloseOk {});
+                Err(Ended::ByPeer)
+            }
+            Method::ConnectionCloseOk(_) => Err(Ended::ByPeer),
+            Method::ConnectionUpdateSecret(_) => {
+                self.send(0, connection::UpdateSecretOk {});
+                Ok(())
+            }
+            other => {
+                let words = format!("{} is not expected on channel 0", other.name());
+                let failure = Failure::new(ReplyCode::CommandInvalid, words);
+                Err(Ended::Failed(failure, other.class_id(), other.method_id()))
+            }
+        }
+    }
+
+    async fn on_channel(&mut self, number: u16, frame: Frame) -> Result<(), Ended> {
+        let Some(channel) = self.channels.get_mut(&number) else {
+            return self.open_channel(number, frame);
+        };
+        if channel.closing {
+            // Nothing but the end of it counts any more.
+            if frame.frame_type == FrameType::Method
+                && let Ok(method @ (Method::ChannelCloseOk(_) | Method::ChannelClose(_))) =
+                    Method::decode(frame.payload)
+            {
+                self.channels.remove(&number);
+                if matches!(method, Method::ChannelClose(_)) {
+                    self.send(number, channel::CloseOk {});
+                }
+            }
+            return Ok(());
+        }
+        let command = match channel.assembler.push(frame) {
+            Ok(None) => return Ok(()),
+            Ok(Some(command)) => command,
+            Err(error) => {
+                let failure = Failure::new(error.reply_code(), error.to_string());
+                return self.failed(number, failure, 0, 0).await;
+            }
+        };
+        let (class_id, method_id) = (command.method.class_id(), command.method.method_id());
+        match self.carry_out(number, command).await {
+            Ok(()) => Ok(()),
+            Err(failure) => self.failed(number, failure, class_id, method_id).await,
+        }
+    }
+
+    fn open_channel(&mut self, number: u16, frame: Frame) -> Result<(), Ended> {
+        let opens = frame.frame_type == FrameType::Method
+            && matches!(Method::decode(frame.payload), Ok(Method::ChannelOpen(_)));
+        let refuse = |code, words: String| Err(Ended::Failed(Failure::new(code, words), 0, 0));
+        if !opens {
+            return refuse(ReplyCode::ChannelError, format!("expected 'channel.open' on channel {number}"));
+        }
+        if number > self.agreed.channel_max {
+            let most = self.agreed.channel_max;
+            let words = format!("number of channels opened ({number}) has reached the negotiated channel_max ({most})");
+            return refuse(ReplyCode::NotAllowed, words);
+        }
+        let owner = self.front.broker.new_owner();
+        self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
+        self.send(number, channel::OpenOk::default());
+        Ok(())
+    }
+
+    /// A method failed: its channel ends, or the connection.
+    async fn failed(
+        &mut self,
+        number: u16,
+        failure: Failure,
+        class_id: u16,
+        method_id: u16,
+    ) -> Result<(), Ended> {
+        if failure.code.scope() == Scope::Connection {
+            return Err(Ended::Failed(failure, class_id, method_id));
+        }
+        tracing::debug!(channel = number, "a channel is closed: {} - {}", failure.code, failure.words);
+        self.flush_messages().await;
+        self.close_channel(number).await;
+        if let Some(channel) = self.channels.get_mut(&number) {
+            channel.closing = true;
+        }
+        let close = channel::Close {
+            reply_code: failure.code.number(),
+            reply_text: failure.code.text(&failure.words),
+            class_id,
+            method_id,
+        };
+        self.send(number, close);
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, number: u16, command: Command) -> Result<(), Failure> {
+        let Command { method, content } = command;
+        if let Method::BasicPublish(publish) = method {
+            return self.publish(number, publish, content.unwrap_or_default()).await;
+        }
+        if !matches!(method, Method::BasicAck(_) | Method::BasicNack(_) | Method::BasicReject(_)) {
+            // Whatever else a client does on its connection sees what it did before.
+            self.flush().await;
+            self.until_published().await;
+        }
+        match method {
+            Method::ChannelClose(_) => {
+                self.close_channel(number).await;
+                self.channels.remove(&number);
+                self.send(number, channel::CloseOk {});
+                Ok(())
+            }
+            Method::ChannelCloseOk(_) => Ok(()),
+            Method::ChannelOpen(_) => {
+                Err(Failure::new(ReplyCode::ChannelError, "second 'channel.open' seen"))
+            }
+            Method::ChannelFlow(flow) if flow.active => {
+                self.send(number, channel::FlowOk { active: true });
+                Ok(())
+            }
+            Method::ChannelFlow(_) => Err(Failure::new(ReplyCode::NotImplemented, "active=false")),
+            Method::ChannelFlowOk(_) => Ok(()),
+            Method::AccessRequest(_) => {
+                self.send(number, weir_amqp_wire::methods::access::RequestOk { ticket: 1 });
+                Ok(())
+            }
+
+            Method::ExchangeDeclare(method) => self.declare_exchange(number, method).await,
+            Method::ExchangeDelete(method) => self.delete_exchange(number, method).await,
+            Method::ExchangeBind(method) => self.bind_exchange(number, method).await,
+            Method::ExchangeUnbind(method) => self.unbind_exchange(number, method).await,
+            Method::QueueDeclare(method) => self.declare_queue(number, method).await,
+            Method::QueueDelete(method) => self.delete_queue(number, method).await,
+            Method::QueueBind(method) => self.bind_queue(number, method).await,
+            Method::QueueUnbind(method) => self.unbind_queue(number, method).await,
+            Method::QueuePurge(method) => self.purge_queue(number, method).await,
+
+            Method::BasicQos(method) => self.qos(number, &method),
+            Method::BasicConsume(method) => self.consume(number, method).await,
+            Method::BasicCancel(method) => self.cancel(number, method).await,
+            Method::BasicCancelOk(_) => Ok(()),
+            Method::BasicGet(method) => self.get(number, method).await,
+            Method::BasicAck(ack) => {
+                self.settle(number, ack.delivery_tag, ack.multiple, Disposition::Accept).await
+            }
+            Method::BasicReject(reject) => {
+                self.settle(number, reject.delivery_tag, false, basic::refused(reject.requeue, true)).await
+            }
+            Method::BasicNack(nack) => {
+                let disposition = basic::refused(nack.requeue, false);
+                self.settle(number, nack.delivery_tag, nack.multiple, disposition).await
+            }
+            Method::BasicRecover(recover) => self.recover(number, recover.requeue, true).await,
+            Method::BasicRecoverAsync(recover) => self.recover(number, recover.requeue, false).await,
+            Method::ConfirmSelect(select) => self.select_confirms(number, select.no_wait),
+            Method::TxSelect(_) => self.select_transactions(number),
+            Method::TxCommit(_) => self.commit(number).await,
+            Method::TxRollback(_) => self.roll_back(number),
+
+            other => {
+                let words = format!("{} is not for a broker", other.name());
+                Err(Failure::new(ReplyCode::CommandInvalid, words))
+            }
+        }
+    }
+
+    /// Sends a method. What is too large for a frame cannot be sent, and is none of ours.
+    fn send(&mut self, number: u16, method: impl Into<Method>) {
+        let method = method.into();
+        let name = method.name();
+        if let Err(error) = self.out.method(number, method) {
+            tracing::error!(%error, method = name, "a method could not be written");
+        }
+    }
+
+    /// The channel that a method came on.
+    fn channel(&mut self, number: u16) -> Result<&mut Channel, Failure> {
+        let missing = || Failure::new(ReplyCode::ChannelError, format!("channel {number} is not open"));
+        self.channels.get_mut(&number).ok_or_else(missing)
+    }
+
+    /// Lets everything go that is gathered: messages, settlements, credit, frames.
+    async fn flush(&mut self) {
+        self.flush_messages().await;
+        self.flush_settlements().await;
+        self.outbox.send(self.out.take());
+    }
+
+    async fn flush_settlements(&mut self) {
+        for settling in std::mem::take(&mut self.settlements) {
+            // If it is gone, its next leader hands out again what was not settled.
+            let Settling { queue, owner, places, disposition, .. } = settling;
+            let _ = queue.settle(owner, places, disposition).await;
+        }
+        for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
+            let _ = queue.add_credit(key.id, credit).await;
+        }
+    }
+
+    /// Gathers a settlement with others that go the same way.
+    fn gather(&mut self, owner: weir_broker::queues::OwnerId, leased: Leased, disposition: Disposition) {
+        let Leased { topic, queue, place, .. } = leased;
+        let same = |settling: &&mut Settling| {
+            settling.topic == topic && settling.owner == owner && settling.disposition == disposition
+        };
+        // Only the last may grow: what becomes of records must be told in order.
+        match self.settlements.last_mut().filter(|settling| same(&settling)) {
+            Some(settling) => settling.places.push(place),
+            None => self.settlements.push(Settling { topic, queue, owner, places: vec![place], disposition }),
+        }
+    }
+}

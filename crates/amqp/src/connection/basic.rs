@@ -1,0 +1,284 @@
+//! Class basic on its way out: consumers, deliveries, and what becomes of them.
+
+use std::sync::Arc;
+
+use weir_amqp_wire::methods::basic;
+use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
+use weir_broker::queues::{QueueDeliveries, QueueDelivery};
+use weir_dispatch::{Gate, NewConsumer};
+use weir_model::batch::Record;
+use weir_model::queue::QueueKind;
+use weir_model::subscription::{DeadReason, Disposition};
+
+use super::declare::{text, whole};
+use super::{Connection, NextDeliveries};
+use crate::channel::{Consumer, ConsumerKey, Leased, Mode};
+use crate::errors::Failure;
+use crate::handshake::generated;
+use crate::message::Message;
+
+/// Headers of records that are the broker's own and no message's.
+const OWN_HEADERS: &str = "weir.";
+
+/// What refusing a message comes to. Only `basic.reject` counts as a failure, as in RabbitMQ from 4.3 on.
+pub(super) fn refused(requeue: bool, failed: bool) -> Disposition {
+    if requeue {
+        Disposition::Release { failed }
+    } else {
+        Disposition::Reject { reason: DeadReason::Rejected }
+    }
+}
+
+impl Connection {
+    pub(super) fn qos(&mut self, number: u16, method: &basic::Qos) -> Result<(), Failure> {
+        if method.prefetch_size != 0 {
+            let words = format!("prefetch_size!=0 ({})", method.prefetch_size);
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        }
+        let channel = self.channel(number)?;
+        if method.global {
+            channel.shared_prefetch.set_limit(method.prefetch_count);
+            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+        } else {
+            channel.prefetch = method.prefetch_count;
+        }
+        self.send(number, basic::QosOk {});
+        Ok(())
+    }
+
+    pub(super) async fn consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Failure> {
+        let name = text(&self.queue_name(number, &method.queue)?)?;
+        let tag = match method.consumer_tag.is_empty() {
+            true => generated("amq.ctag-", rand::random()),
+            false => method.consumer_tag.detached(),
+        };
+        if self.channels.values().any(|channel| channel.consumers.contains_key(&tag)) {
+            let words = format!("attempt to reuse consumer tag '{tag}'");
+            return Err(Failure::new(ReplyCode::NotAllowed, words));
+        }
+        let info = self.need_queue(&name)?;
+        self.check_not_others(&info, &name)?;
+        let queue = self.front.broker.open_queue(&info).await?;
+        let channel = self.channel(number)?;
+        let prefetch = channel.prefetch;
+        let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
+        let bounded = prefetch > 0 && !method.no_ack;
+        let consumer = NewConsumer {
+            owner: channel.owner,
+            credit: bounded.then_some(u32::from(prefetch)),
+            priority: whole(&method.arguments, "x-priority").map_or(0, |value| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            exclusive: method.exclusive,
+            settled: method.no_ack,
+            gate: (!method.no_ack).then_some(gate),
+        };
+        let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
+        let namespace = self.namespace.clone();
+        let (id, deliveries) = queue.subscribe(consumer).await?.map_err(|_| {
+            refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use"))
+        })?;
+        let channel = self.channel(number)?;
+        channel.queues.insert(info.topic.id(), queue.clone());
+        let consumer = Consumer { info, queue, id, no_ack: method.no_ack, bounded };
+        channel.consumers.insert(tag.clone(), consumer);
+        if !method.no_wait {
+            self.send(number, basic::ConsumeOk { consumer_tag: tag.clone() });
+        }
+        self.deliveries.push(next(number, tag, deliveries));
+        Ok(())
+    }
+
+    pub(super) async fn cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Failure> {
+        let tag = method.consumer_tag.detached();
+        let consumer = self.channel(number)?.consumers.remove(&tag);
+        if let Some(consumer) = consumer {
+            let _ = consumer.queue.cancel(consumer.id).await;
+            self.drop_if_unused(&consumer).await;
+        }
+        if !method.no_wait {
+            self.send(number, basic::CancelOk { consumer_tag: tag });
+        }
+        Ok(())
+    }
+
+    /// A queue that goes with its last consumer goes.
+    pub(super) async fn drop_if_unused(&mut self, consumer: &Consumer) {
+        if !consumer.info.meta.auto_delete {
+            return;
+        }
+        let unused = consumer.queue.figures().await.is_ok_and(|figures| figures.consumers == 0);
+        if unused && let Err(failure) = self.drop_queue(&consumer.info).await {
+            tracing::warn!("an auto-delete queue could not be deleted: {}", failure.words);
+        }
+    }
+
+    /// Records for a consumer; none if its queue is gone.
+    pub(super) fn deliver(
+        &mut self,
+        number: u16,
+        tag: ShortStr,
+        records: Option<Vec<QueueDelivery>>,
+        deliveries: QueueDeliveries,
+    ) {
+        let Some(records) = records else {
+            let gone = self.channels.get_mut(&number).and_then(|channel| channel.consumers.remove(&tag));
+            if gone.is_some() && self.client.takes_cancel {
+                self.send(number, basic::Cancel { consumer_tag: tag, no_wait: true });
+            }
+            return;
+        };
+        for delivery in records {
+            self.deliver_one(number, &tag, delivery);
+        }
+        self.deliveries.push(next(number, tag, deliveries));
+    }
+
+    fn deliver_one(&mut self, number: u16, tag: &ShortStr, delivery: QueueDelivery) {
+        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let Some(consumer) = channel.consumers.get(tag) else {
+            // It was cancelled while this was on its way: the record is handed to somebody else.
+            if let Some((topic, queue)) = channel.queues.iter().next() {
+                let (topic, queue) = (*topic, queue.clone());
+                let leased = Leased { topic, queue, place: delivery.place, consumer: None };
+                let owner = channel.owner;
+                self.gather(owner, leased, Disposition::Release { failed: false });
+            }
+            return;
+        };
+        let topic = consumer.info.topic.id();
+        let delivery_tag = if consumer.no_ack {
+            channel.unsettled.deliver_settled()
+        } else {
+            channel.unsettled.deliver(Leased {
+                topic,
+                queue: consumer.queue.clone(),
+                place: delivery.place,
+                consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
+            })
+        };
+        let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
+        let name = ShortStr::truncated(name);
+        let quorum = consumer.info.meta.kind == QueueKind::Quorum;
+        let redelivered = delivery.redelivered;
+        let message = message_of(delivery, &name, quorum);
+        let deliver = basic::Deliver {
+            consumer_tag: tag.clone(),
+            delivery_tag,
+            redelivered,
+            exchange: message.exchange,
+            routing_key: message.routing_key,
+        };
+        if let Err(error) = self.out.content(number, &deliver, &message.properties, &message.body) {
+            tracing::error!(%error, "a message could not be delivered");
+        }
+    }
+
+    pub(super) async fn get(&mut self, number: u16, method: basic::Get) -> Result<(), Failure> {
+        let named = self.queue_name(number, &method.queue)?;
+        let name = text(&named)?;
+        let info = self.need_queue(&name)?;
+        self.check_not_others(&info, &name)?;
+        if info.arguments.single_active {
+            let words = format!("queue '{name}' in vhost '{}' does not support basic.get: it has a single active consumer", self.namespace);
+            return Err(Failure::new(ReplyCode::ResourceLocked, words));
+        }
+        let queue = self.front.broker.open_queue(&info).await?;
+        let owner = self.channel(number)?.owner;
+        let Some(delivery) = queue.get(owner, method.no_ack).await? else {
+            self.send(number, basic::GetEmpty::default());
+            return Ok(());
+        };
+        let figures = queue.figures().await?;
+        let channel = self.channel(number)?;
+        let topic = info.topic.id();
+        channel.queues.insert(topic, queue.clone());
+        let delivery_tag = if method.no_ack {
+            channel.unsettled.deliver_settled()
+        } else {
+            channel.unsettled.deliver(Leased { topic, queue, place: delivery.place, consumer: None })
+        };
+        let redelivered = delivery.redelivered;
+        let message = message_of(delivery, &named, info.meta.kind == QueueKind::Quorum);
+        let ok = basic::GetOk {
+            delivery_tag,
+            redelivered,
+            exchange: message.exchange,
+            routing_key: message.routing_key,
+            message_count: u32::try_from(figures.ready).unwrap_or(u32::MAX),
+        };
+        if let Err(error) = self.out.content(number, &ok, &message.properties, &message.body) {
+            return Err(Failure::new(ReplyCode::InternalError, error.to_string()));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn settle(
+        &mut self,
+        number: u16,
+        tag: u64,
+        multiple: bool,
+        disposition: Disposition,
+    ) -> Result<(), Failure> {
+        let channel = self.channel(number)?;
+        let settled = channel.unsettled.settle(tag, multiple)?;
+        if let Mode::Transaction { settlements, .. } = &mut channel.mode {
+            settlements.push((settled, disposition));
+            return Ok(());
+        }
+        self.settle_all(number, settled, disposition);
+        Ok(())
+    }
+
+    /// Gathers settlements, and gives consumers credit for them.
+    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
+        let Some(channel) = self.channels.get_mut(&number) else { return };
+        let owner = channel.owner;
+        channel.shared_prefetch.settled(settled.len() as u32);
+        if channel.shared_prefetch.is_limited() {
+            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+        }
+        for leased in settled {
+            if let Some(key) = leased.consumer {
+                self.credit.entry(key).or_insert_with(|| (leased.queue.clone(), 0)).1 += 1;
+            }
+            self.gather(owner, leased, disposition);
+        }
+    }
+
+    pub(super) async fn recover(&mut self, number: u16, requeue: bool, answered: bool) -> Result<(), Failure> {
+        if !requeue {
+            return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
+        }
+        let all = self.channel(number)?.unsettled.take_all();
+        self.settle_all(number, all, Disposition::Release { failed: false });
+        if answered {
+            self.send(number, basic::RecoverOk {});
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the next records of a consumer.
+pub(super) fn next(number: u16, tag: ShortStr, mut deliveries: QueueDeliveries) -> NextDeliveries {
+    Box::pin(async move {
+        let records = deliveries.next().await;
+        (number, tag, records, deliveries)
+    })
+}
+
+/// The message that a delivery is, with what a quorum queue adds to it.
+fn message_of(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Message {
+    let QueueDelivery { record, marks, .. } = delivery;
+    let mut record: Record = record.record;
+    record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
+    let mut message = Message::from_record(record, queue);
+    if quorum && marks.returns > 0 {
+        let headers = message.properties.headers.get_or_insert_with(Table::new);
+        let count = |name: &'static str, value: u16| {
+            (ShortStr::from_static(name), Value::Int64(i64::from(value)))
+        };
+        for (name, value) in [count("x-delivery-count", marks.failures), count("x-acquired-count", marks.returns)] {
+            headers.push(name, value);
+        }
+    }
+    message
+}

@@ -1,0 +1,168 @@
+//! The listener, and what all its connections share.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use weir_broker::Broker;
+use weir_model::TopicId;
+use weir_model::queue::DEFAULT_NAMESPACE;
+
+use crate::connection;
+use crate::handshake::Gatekeeper;
+
+/// How long to wait before accepting again after it failed, for want of file descriptors mostly.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// What an operator may set.
+#[derive(Clone, Debug)]
+pub struct AmqpFrontOptions {
+    /// Connections at a time; more are closed as they come.
+    pub connections_max: usize,
+    /// Largest message, in bytes of its body.
+    pub message_bytes_max: u64,
+    /// How long a client may take to open its connection.
+    pub handshake: Duration,
+    /// How long connections may take to end when the front stops.
+    pub drain: Duration,
+}
+
+impl Default for AmqpFrontOptions {
+    fn default() -> AmqpFrontOptions {
+        AmqpFrontOptions {
+            connections_max: 50_000,
+            message_bytes_max: 7 << 20,
+            handshake: Duration::from_secs(10),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// One connection among all of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConnectionId(u64);
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Front {
+    pub broker: Arc<Broker>,
+    pub options: AmqpFrontOptions,
+    pub draining: CancellationToken,
+    /// Whose the exclusive queues are.
+    pub exclusive: Mutex<BTreeMap<TopicId, ConnectionId>>,
+    next_connection: AtomicU64,
+}
+
+/// The AMQP 0-9-1 front, listening.
+#[derive(Debug)]
+pub struct AmqpFront {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    front: Arc<Front>,
+}
+
+impl AmqpFront {
+    /// Opens the listener. Port 0 takes a free one; see [`AmqpFront::local_addr`].
+    pub async fn bind(
+        addr: SocketAddr,
+        broker: Arc<Broker>,
+        options: AmqpFrontOptions,
+    ) -> io::Result<AmqpFront> {
+        let listener = TcpListener::bind(addr).await?;
+        let local_addr = listener.local_addr()?;
+        let front = Front {
+            broker,
+            options,
+            draining: CancellationToken::new(),
+            exclusive: Mutex::default(),
+            next_connection: AtomicU64::new(0),
+        };
+        Ok(AmqpFront { listener, local_addr, front: Arc::new(front) })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Serves until `shutdown` resolves, then accepts nothing more, tells every client that the broker stops, and
+    /// returns; at the latest after [`AmqpFrontOptions::drain`].
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let mut connections = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = connections.join_next(), if !connections.is_empty() => report_panic(ended),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
+                        connections.spawn(serve_tcp(self.front.clone(), stream, peer));
+                    }
+                    Ok((_, peer)) => tracing::warn!(%peer, "a connection was refused: there are as many as allowed"),
+                    Err(error) => {
+                        tracing::warn!(%error, "accepting a connection failed");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                }
+            }
+        }
+        drop(self.listener);
+        self.front.draining.cancel();
+        let drained = async {
+            while let Some(ended) = connections.join_next().await {
+                report_panic(ended);
+            }
+        };
+        if tokio::time::timeout(self.front.options.drain, drained).await.is_err() {
+            tracing::warn!(connections = connections.len(), "connections did not end in time and are cut");
+            connections.shutdown().await;
+        }
+    }
+}
+
+impl Front {
+    pub(crate) fn new_connection(&self) -> ConnectionId {
+        ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Until users are known here: the default user, over loopback, in the default namespace.
+#[derive(Debug)]
+pub(crate) struct DefaultUser {
+    pub over_loopback: bool,
+}
+
+impl Gatekeeper for DefaultUser {
+    fn admits(&self, user: &str, password: &[u8]) -> bool {
+        self.over_loopback && (user, password) == ("guest", b"guest".as_slice())
+    }
+
+    fn may_enter(&self, _user: &str, namespace: &str) -> Option<bool> {
+        (namespace == DEFAULT_NAMESPACE).then_some(true)
+    }
+}
+
+/// A task that panicked has a bug worth a line in the log; the other connections go on.
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection's task panicked");
+    }
+}
+
+async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
+    // What is written is gathered already.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
+    }
+    connection::serve(front, stream, peer).await;
+}

@@ -1,0 +1,292 @@
+//! The beginning of a connection, without I/O: who the client is, what both agree on, and where it works.
+
+use bytes::{Buf, Bytes};
+use weir_amqp_wire::methods::connection;
+use weir_amqp_wire::{FRAME_MAX_MIN, Method, ReplyCode, ShortStr, Table, Value};
+
+use crate::errors::Failure;
+
+/// Highest channel number that is offered (RabbitMQ's default).
+pub(crate) const CHANNEL_MAX: u16 = 2_047;
+
+/// Largest frame that is offered, in bytes (RabbitMQ's default).
+pub(crate) const FRAME_MAX: u32 = 131_072;
+
+/// Seconds between signs of life that are offered (RabbitMQ's default).
+pub(crate) const HEARTBEAT_SECONDS: u16 = 60;
+
+/// The version as which we introduce ourselves: clients and their suites look for what it can do.
+const VERSION: &str = "4.3.0";
+
+/// What the broker can do beyond the specification.
+const CAPABILITIES: [&str; 8] = [
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+];
+
+/// How far a handshake has come.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Handshake {
+    /// `connection.start` was sent.
+    Started,
+    /// `connection.tune` was sent.
+    Tuned(Client),
+    /// `connection.tune-ok` came.
+    Agreed(Client, Agreed),
+    /// `connection.open` came.
+    Open(Client, Agreed, String),
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Client {
+    pub user: String,
+    /// Whether it wants to be told when a queue that it consumes goes.
+    pub takes_cancel: bool,
+    /// Whether it reads a refusal of its credentials; others only see the connection close.
+    pub takes_refusal: bool,
+    /// What it says of itself.
+    pub properties: Table,
+}
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub channel_max: u16,
+    /// In bytes; 0 for no limit.
+    pub frame_max: u32,
+    /// Seconds; 0 for none.
+    pub heartbeat: u16,
+}
+
+/// What is asked of whoever knows the users.
+pub(crate) trait Gatekeeper {
+    /// Whether these are the credentials of a user who may connect.
+    fn admits(&self, user: &str, password: &[u8]) -> bool;
+
+    /// Whether the user may work in this namespace; none if there is no such namespace.
+    fn may_enter(&self, user: &str, namespace: &str) -> Option<bool>;
+}
+
+/// The first method of a connection.
+pub(crate) fn start() -> connection::Start {
+    let capabilities = CAPABILITIES.into_iter().fold(Table::new(), |table, name| table.with(name, true));
+    let server_properties = Table::new()
+        .with("capabilities", capabilities)
+        .with("product", "RabbitMQ")
+        .with("version", VERSION)
+        .with("platform", "Weir")
+        .with("cluster_name", "weir")
+        .with("information", "This is Weir, which RabbitMQ's clients use unchanged")
+        .with("copyright", "Apache License 2.0");
+    connection::Start {
+        version_major: 0,
+        version_minor: 9,
+        server_properties,
+        mechanisms: Bytes::from_static(b"PLAIN AMQPLAIN"),
+        locales: Bytes::from_static(b"en_US"),
+    }
+}
+
+impl Handshake {
+    /// Takes the client's next method on channel 0, and gives the answer.
+    pub(crate) fn take(
+        self,
+        method: Method,
+        gatekeeper: &dyn Gatekeeper,
+    ) -> Result<(Handshake, Option<Method>), Failure> {
+        match (self, method) {
+            (Handshake::Started, Method::ConnectionStartOk(ok)) => {
+                let client = authenticate(ok, gatekeeper)?;
+                let tune = connection::Tune {
+                    channel_max: CHANNEL_MAX,
+                    frame_max: FRAME_MAX,
+                    heartbeat: HEARTBEAT_SECONDS,
+                };
+                Ok((Handshake::Tuned(client), Some(tune.into())))
+            }
+            (Handshake::Tuned(client), Method::ConnectionTuneOk(ok)) => {
+                Ok((Handshake::Agreed(client, agree(&ok)?), None))
+            }
+            (Handshake::Agreed(client, agreed), Method::ConnectionOpen(open)) => {
+                let namespace = open.virtual_host.to_string_lossy().into_owned();
+                match gatekeeper.may_enter(&client.user, &namespace) {
+                    Some(true) => {}
+                    Some(false) => {
+                        let words = format!("access to vhost '{namespace}' refused for user '{}'", client.user);
+                        return Err(Failure::new(ReplyCode::NotAllowed, words));
+                    }
+                    None => {
+                        let words = format!("vhost {namespace} not found");
+                        return Err(Failure::new(ReplyCode::NotAllowed, words));
+                    }
+                }
+                let ok = connection::OpenOk::default();
+                Ok((Handshake::Open(client, agreed, namespace), Some(ok.into())))
+            }
+            (_, method) => {
+                let words = format!("unexpected method {} while the connection is opened", method.name());
+                Err(Failure::new(ReplyCode::CommandInvalid, words))
+            }
+        }
+    }
+}
+
+fn agree(ok: &connection::TuneOk) -> Result<Agreed, Failure> {
+    let refuse = |what: &str, value: u32, most: u32| {
+        let words = format!("failed to negotiate connection parameter '{what}': {value} is not allowed, {most} is the most");
+        Err(Failure::new(ReplyCode::NotAllowed, words))
+    };
+    if ok.channel_max > CHANNEL_MAX {
+        return refuse("channel_max", ok.channel_max.into(), CHANNEL_MAX.into());
+    }
+    if ok.frame_max > FRAME_MAX {
+        return refuse("frame_max", ok.frame_max, FRAME_MAX);
+    }
+    if ok.frame_max != 0 && ok.frame_max < FRAME_MAX_MIN {
+        return refuse("frame_max", ok.frame_max, FRAME_MAX);
+    }
+    // A client that sets no limit takes the one that was offered.
+    let channel_max = if ok.channel_max == 0 { CHANNEL_MAX } else { ok.channel_max };
+    let frame_max = if ok.frame_max == 0 { FRAME_MAX } else { ok.frame_max };
+    Ok(Agreed { channel_max, frame_max, heartbeat: ok.heartbeat })
+}
+
+fn authenticate(ok: connection::StartOk, gatekeeper: &dyn Gatekeeper) -> Result<Client, Failure> {
+    let mechanism = ok.mechanism.to_string_lossy().into_owned();
+    let response = ok.response.expose().clone();
+    let malformed = || Failure::new(ReplyCode::SyntaxError, format!("{mechanism}: malformed response"));
+    let (user, password) = match mechanism.as_str() {
+        "PLAIN" => plain(response).ok_or_else(malformed)?,
+        "AMQPLAIN" => amqplain(response).ok_or_else(malformed)?,
+        other => {
+            let words = format!("unknown authentication mechanism '{other}'");
+            return Err(Failure::new(ReplyCode::CommandInvalid, words));
+        }
+    };
+    if !gatekeeper.admits(&user, &password) {
+        let words = format!(
+            "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+        );
+        return Err(Failure::new(ReplyCode::AccessRefused, words));
+    }
+    let capability = |name: &str| {
+        let capabilities = ok.client_properties.get("capabilities").and_then(Value::as_table);
+        capabilities.and_then(|table| table.get(name)).and_then(Value::as_bool).unwrap_or(false)
+    };
+    Ok(Client {
+        user,
+        takes_cancel: capability("consumer_cancel_notify"),
+        takes_refusal: capability("authentication_failure_close"),
+        properties: ok.client_properties,
+    })
+}
+
+/// Whether a client that is refused reads why, by its `connection.start-ok`.
+pub(crate) fn takes_refusal(ok: &connection::StartOk) -> bool {
+    let capabilities = ok.client_properties.get("capabilities").and_then(Value::as_table);
+    let wanted = capabilities.and_then(|table| table.get("authentication_failure_close"));
+    wanted.and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// RFC 4616: authorisation identity, user and password with zero octets between them.
+fn plain(response: Bytes) -> Option<(String, Bytes)> {
+    let mut parts = response.splitn(3, |octet| *octet == 0);
+    let (_, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+    let user = std::str::from_utf8(user).ok()?.to_owned();
+    Some((user, Bytes::copy_from_slice(password)))
+}
+
+/// A table without the length in front: `LOGIN` and `PASSWORD`.
+fn amqplain(response: Bytes) -> Option<(String, Bytes)> {
+    let table = Table::decode(response.chunk().to_vec().into()).ok()?;
+    let user = table.get("LOGIN")?.as_str()?.to_owned();
+    Some((user, table.get("PASSWORD")?.as_bytes()?.clone()))
+}
+
+/// A name that the broker makes up, such as `amq.gen-` and random letters.
+pub(crate) fn generated(prefix: &str, random: [u8; 16]) -> ShortStr {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let letters = random.iter().flat_map(|octet| [octet >> 2, octet & 0x3f]);
+    let name: String = letters.take(22).map(|index| char::from(LETTERS[usize::from(index)])).collect();
+    ShortStr::truncated(&format!("{prefix}{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_amqp_wire::Secret;
+
+    use super::*;
+
+    struct Guests;
+
+    impl Gatekeeper for Guests {
+        fn admits(&self, user: &str, password: &[u8]) -> bool {
+            (user, password) == ("guest", b"guest")
+        }
+
+        fn may_enter(&self, _user: &str, namespace: &str) -> Option<bool> {
+            match namespace {
+                "/" => Some(true),
+                "secret" => Some(false),
+                _ => None,
+            }
+        }
+    }
+
+    fn start_ok(mechanism: &'static str, response: &'static [u8]) -> Method {
+        connection::StartOk {
+            mechanism: ShortStr::from_static(mechanism),
+            response: Secret::from(Bytes::from_static(response)),
+            ..connection::StartOk::default()
+        }
+        .into()
+    }
+
+    fn code(result: Result<(Handshake, Option<Method>), Failure>) -> ReplyCode {
+        result.unwrap_err().code
+    }
+
+    #[test]
+    fn a_client_that_knows_its_password_gets_in() {
+        let (handshake, answer) =
+            Handshake::Started.take(start_ok("PLAIN", b"\0guest\0guest"), &Guests).unwrap();
+        assert!(matches!(answer, Some(Method::ConnectionTune(_))));
+        let ok = connection::TuneOk { channel_max: 0, frame_max: 0, heartbeat: 10 };
+        let (handshake, answer) = handshake.take(ok.into(), &Guests).unwrap();
+        assert_eq!(answer, None);
+        let open = connection::Open { virtual_host: ShortStr::from_static("/"), ..Default::default() };
+        let (handshake, answer) = handshake.take(open.into(), &Guests).unwrap();
+        assert!(matches!(answer, Some(Method::ConnectionOpenOk(_))));
+        let Handshake::Open(client, agreed, namespace) = handshake else { panic!("{handshake:?}") };
+        assert_eq!((client.user.as_str(), namespace.as_str()), ("guest", "/"));
+        assert_eq!(agreed, Agreed { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: 10 });
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_own_code() {
+        let take = |method| Handshake::Started.take(method, &Guests);
+        assert_eq!(code(take(start_ok("PLAIN", b"\0guest\0wrong"))), ReplyCode::AccessRefused);
+        assert_eq!(code(take(start_ok("PLAIN", b"guest"))), ReplyCode::SyntaxError);
+        assert_eq!(code(take(start_ok("AMQPLAIN", b"\xff"))), ReplyCode::SyntaxError);
+        assert_eq!(code(take(start_ok("CRAM-MD5", b""))), ReplyCode::CommandInvalid);
+        assert_eq!(code(take(connection::CloseOk {}.into())), ReplyCode::CommandInvalid);
+        let client = Client::default;
+        for (channel_max, frame_max) in [(CHANNEL_MAX + 1, 0), (0, FRAME_MAX + 1), (0, FRAME_MAX_MIN - 1)] {
+            let ok = connection::TuneOk { channel_max, frame_max, heartbeat: 0 };
+            assert_eq!(code(Handshake::Tuned(client()).take(ok.into(), &Guests)), ReplyCode::NotAllowed);
+        }
+        let agreed = Agreed { channel_max: 1, frame_max: 0, heartbeat: 0 };
+        for name in ["secret", "nowhere"] {
+            let open = connection::Open { virtual_host: ShortStr::from_static(name), ..Default::default() };
+            let result = Handshake::Agreed(client(), agreed).take(open.into(), &Guests);
+            assert_eq!(code(result), ReplyCode::NotAllowed);
+        }
+    }
+}
