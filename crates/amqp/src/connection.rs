@@ -81,6 +81,8 @@ pub(super) struct Connection {
     route: weir_router::Route,
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
+    /// State of a small generator, for exchanges that choose at random.
+    random: u64,
 }
 
 /// Settlements of one queue that go together.
@@ -108,6 +110,7 @@ where
         Ok(Some((client, agreed, namespace))) => {
             out.set_frame_max(agreed.frame_max);
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
+            let random = u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
             let mut connection = Connection {
                 id: front.new_connection(),
                 front,
@@ -125,6 +128,7 @@ where
                 router: None,
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
+                random,
             };
             let ended = connection.run(&mut read, &mut buffer).await;
             connection.end(ended, &mut read, &mut buffer, peer).await;
@@ -486,6 +490,14 @@ impl Connection {
         self.flush_messages().await;
         self.flush_settlements().await;
         self.outbox.send(self.out.take());
+    }
+
+    /// A number by which exchanges choose (splitmix64).
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 
     async fn flush_settlements(&mut self) {

@@ -142,6 +142,16 @@ impl Broker {
         *self.stop.borrow()
     }
 
+    /// Random bytes, for names that a front makes up.
+    pub fn random_bytes(&self) -> [u8; 16] {
+        self.ids.bytes()
+    }
+
+    /// The time of day, in milliseconds since 1970.
+    pub fn now_ms(&self) -> weir_model::TimestampMs {
+        self.clock.now_ms()
+    }
+
     /// What an operator has set.
     pub fn options(&self) -> &BrokerOptions {
         &self.options

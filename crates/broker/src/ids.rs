@@ -17,9 +17,14 @@ impl IdSource {
     }
 
     fn uuid(&self) -> uuid::Uuid {
+        uuid::Builder::from_random_bytes(self.bytes()).into_uuid()
+    }
+
+    /// Random bytes.
+    pub(crate) fn bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         self.random.lock().fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
+        bytes
     }
 
     /// A topic's identity: a version 4 UUID.

@@ -49,7 +49,7 @@ impl Connection {
     pub(super) async fn consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
         let tag = match method.consumer_tag.is_empty() {
-            true => generated("amq.ctag-", rand::random()),
+            true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
         if self.channels.values().any(|channel| channel.consumers.contains_key(&tag)) {

@@ -112,7 +112,7 @@ impl Connection {
     pub(super) async fn declare_queue(&mut self, number: u16, method: queue::Declare) -> Result<(), Failure> {
         let name = match method.queue.is_empty() {
             true if method.passive => self.queue_name(number, &method.queue)?,
-            true => generated("amq.gen-", rand::random()),
+            true => generated("amq.gen-", self.front.broker.random_bytes()),
             false => method.queue.detached(),
         };
         let named = text(&name)?;

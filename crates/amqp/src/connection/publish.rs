@@ -114,7 +114,7 @@ impl Connection {
         keys.push(routing_key.as_bytes());
         keys.extend(copies.iter().map(|key| &key[..]));
         let mut route = std::mem::take(&mut self.route);
-        let random: u64 = rand::random();
+        let random = self.next_random();
         let asked = Asked::new(&properties);
         let routed = Routed { properties: &asked, random, ..Routed::new(&exchange_name, &keys) };
         let found = self.router()?.route(&routed, &mut route);

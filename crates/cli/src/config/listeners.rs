@@ -12,6 +12,8 @@ use super::error::nearest;
 pub enum Protocol {
     /// Kafka's protocol.
     Kafka,
+    /// AMQP 0-9-1.
+    Amqp,
     /// Admin API, metrics and health.
     Http,
 }
@@ -21,6 +23,7 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Kafka => "kafka",
+            Protocol::Amqp => "amqp",
             Protocol::Http => "http",
         }
     }
@@ -32,12 +35,11 @@ impl fmt::Display for Protocol {
     }
 }
 
-const SERVED: &[Protocol] = &[Protocol::Kafka, Protocol::Http];
+const SERVED: &[Protocol] = &[Protocol::Kafka, Protocol::Amqp, Protocol::Http];
 
 /// Names that are reserved for what later versions serve.
 const NOT_YET_SERVED: &[&str] = &[
     "kafka+tls",
-    "amqp",
     "amqps",
     "amqp-management",
     "rocketmq",
@@ -54,7 +56,7 @@ fn parse_protocol(name: &str) -> Result<Protocol, String> {
     if let Some(protocol) = SERVED.iter().find(|protocol| protocol.name() == name) {
         return Ok(*protocol);
     }
-    let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(" and ");
+    let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     if NOT_YET_SERVED.contains(&name) {
         return Err(format!("the protocol {name} is not served by this version; {served} are"));
     }
@@ -164,8 +166,9 @@ pub fn parse_advertised<'a>(
             refused("write it as PROTOCOL=HOST:PORT, as in kafka=broker.example:9092".into())
         })?;
         let protocol = parse_protocol(protocol.trim()).map_err(refused)?;
-        if protocol == Protocol::Http {
-            return Err(refused("clients of http are not told where a node is; remove it".into()));
+        if matches!(protocol, Protocol::Amqp | Protocol::Http) {
+            let why = format!("clients of {protocol} are not told where a node is; remove it");
+            return Err(refused(why));
         }
         if !listeners.iter().any(|listener| listener.protocol == protocol) {
             return Err(refused(format!("there is no {protocol} listener; add one or remove it")));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use weir_amqp::{AmqpFront, AmqpFrontOptions};
 use weir_broker::Broker;
 use weir_http::{HttpFront, HttpOptions};
 use weir_kafka::{KafkaFront, KafkaFrontOptions};
@@ -21,6 +22,7 @@ pub struct Fronts {
 
 enum Front {
     Kafka(KafkaFront),
+    Amqp(AmqpFront),
     Http(HttpFront),
 }
 
@@ -55,6 +57,14 @@ impl Fronts {
                     let options = kafka_options(config, connections_max);
                     KafkaFront::bind(address, broker.clone(), options).await.map(Front::Kafka)
                 }
+                Protocol::Amqp => {
+                    let options = AmqpFrontOptions {
+                        connections_max: connections_max.min(config.connections.connections_max),
+                        drain: config.drain_timeout,
+                        ..AmqpFrontOptions::default()
+                    };
+                    AmqpFront::bind(address, broker.clone(), options).await.map(Front::Amqp)
+                }
                 Protocol::Http => {
                     let mut options = HttpOptions {
                         drain: config.drain_timeout,
@@ -80,6 +90,7 @@ impl Fronts {
         for front in &self.fronts {
             let (protocol, address) = match front {
                 Front::Kafka(front) => (Protocol::Kafka, front.local_addr()),
+                Front::Amqp(front) => (Protocol::Amqp, front.local_addr()),
                 Front::Http(front) => (Protocol::Http, front.local_addr()),
             };
             lines.push_str(&format!("listening {protocol} {address}\n"));
@@ -96,6 +107,7 @@ impl Fronts {
             let stopped = stop.clone().cancelled_owned();
             match front {
                 Front::Kafka(front) => tasks.spawn(front.serve(stopped)),
+                Front::Amqp(front) => tasks.spawn(front.serve(stopped)),
                 Front::Http(front) => tasks.spawn(front.serve(stopped)),
             };
         }
