@@ -104,6 +104,9 @@ impl Broker {
         });
         broker.spawn_tasks();
         broker.until_reconciled().await?;
+        if let Err(error) = broker.drop_transient().await {
+            tracing::warn!(%error, "not everything that is transient could be deleted");
+        }
         Ok(broker)
     }
 

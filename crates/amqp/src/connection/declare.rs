@@ -39,6 +39,10 @@ impl Connection {
                 check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
                 let declared = ExchangeMeta::declared(self.namespace.clone(), name.clone(), &kind, arguments)
                     .map_err(|error| Failure::precondition(error.to_string()))?;
+                if declared.kind.is_delayed() {
+                    let words = "exchanges of type x-delayed-message are not served yet";
+                    return Err(Failure::new(ReplyCode::NotImplemented, words));
+                }
                 let wanted = ExchangeMeta {
                     durable: method.durable,
                     auto_delete: method.auto_delete,
@@ -339,6 +343,12 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
     if kind != QueueKind::Classic && (!method.durable || method.exclusive || method.auto_delete) {
         return kept(kind.name());
     }
+    for name in NOT_SERVED {
+        if method.arguments.get(name).is_some() {
+            let words = format!("the argument '{name}' is not served yet");
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        }
+    }
     if kind == QueueKind::Stream {
         return Err(Failure::new(ReplyCode::NotImplemented, "streams are not served yet"));
     }
@@ -352,6 +362,16 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
         arguments,
     })
 }
+
+/// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
+const NOT_SERVED: [&str; 6] = [
+    "x-dead-letter-exchange",
+    "x-expires",
+    "x-max-length-bytes",
+    "x-overflow",
+    "x-max-priority",
+    "x-message-deduplication",
+];
 
 /// Arguments that must be the same when a queue is declared again.
 const COMPARED: [&str; 12] = [

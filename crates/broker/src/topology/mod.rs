@@ -3,6 +3,7 @@
 mod arguments;
 mod declare;
 mod publish;
+mod transient;
 
 pub use arguments::{DeadLetters, InvalidArgument, Overflow, QueueArguments};
 pub use declare::{QueueInfo, TopologyError};

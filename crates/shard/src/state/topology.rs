@@ -50,6 +50,11 @@ impl Topology {
         self.routers.get(namespace).cloned().unwrap_or_else(|| new_router(namespace))
     }
 
+    /// Namespaces in which something was declared, or to whose queues messages can be routed.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.routers.keys().map(String::as_str)
+    }
+
     /// Exchanges that were declared.
     pub fn exchange_count(&self) -> usize {
         self.exchanges.len()
