@@ -10,6 +10,7 @@ use weir_kafka_wire::messages::metadata::{
 };
 use weir_kafka_wire::{ErrorCode, KafkaStr, MetadataRequest, MetadataResponse, Uuid};
 use weir_model::TopicId;
+use weir_model::names::check_topic_name;
 
 use super::cluster;
 use crate::errors::Failure;
@@ -27,7 +28,11 @@ pub(crate) async fn answer(call: Call, request: MetadataRequest) -> MetadataResp
         Some(asked) if !(asked.is_empty() && call.version < EMPTY_MEANS_NONE_FROM_VERSION) => {
             named(&call, asked, request.allow_auto_topic_creation, with_operations).await
         }
-        _ => broker.topics().iter().map(|topic| describe(&call, topic, with_operations)).collect(),
+        _ => {
+            // Queues may have names that no Kafka client can say.
+            let topics = broker.topics().into_iter().filter(|topic| check_topic_name(topic.name()).is_ok());
+            topics.map(|topic| describe(&call, &topic, with_operations)).collect()
+        }
     };
     let cluster = broker.cluster();
     let brokers = cluster::endpoints(&call).into_iter().map(|endpoint| MetadataResponseBroker {
