@@ -321,3 +321,32 @@ def test_two_consumers_share_a_queue(connection, queue):
         connection.process_data_events(0.1)
     assert sorted(map(int, got[1] + got[2])) == list(range(40))
     assert got[1] and got[2]
+
+
+def test_dead_letters_say_where_they_died_and_why(channel, queue):
+    exchange, dying = f"x-{uuid.uuid4()}", f"q-{uuid.uuid4()}"
+    channel.exchange_declare(exchange, "fanout", durable=True)
+    channel.queue_bind(queue, exchange)
+    channel.queue_declare(dying, durable=True, arguments={"x-dead-letter-exchange": exchange, "x-message-ttl": 300})
+    channel.basic_publish("", dying, b"rejected")
+    method, _, _ = channel.basic_get(dying)
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    channel.basic_publish("", dying, b"expired", pika.BasicProperties(expiration="50", headers={"own": 1}))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    dead = {}
+    while len(dead) < 2 and time.monotonic() < deadline:
+        _, properties, body = channel.basic_get(queue, auto_ack=True)
+        if body is not None:
+            dead[body] = properties
+        else:
+            time.sleep(0.02)
+    (rejected,) = dead[b"rejected"].headers["x-death"]
+    assert (rejected["reason"], rejected["queue"], rejected["count"]) == ("rejected", dying, 1)
+    assert (rejected["exchange"], rejected["routing-keys"]) == ("", [dying])
+    assert dead[b"rejected"].headers["x-first-death-reason"] == "rejected"
+    (expired,) = dead[b"expired"].headers["x-death"]
+    assert (expired["reason"], expired["original-expiration"]) == ("expired", "50")
+    assert dead[b"expired"].headers["own"] == 1
+    assert dead[b"expired"].expiration is None
+    channel.queue_delete(dying)
+    channel.exchange_delete(exchange)

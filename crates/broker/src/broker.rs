@@ -107,6 +107,9 @@ impl Broker {
         if let Err(error) = broker.drop_transient().await {
             tracing::warn!(%error, "not everything that is transient could be deleted");
         }
+        if let Err(error) = broker.wake_queues().await {
+            tracing::warn!(%error, "not every queue could be opened");
+        }
         Ok(broker)
     }
 

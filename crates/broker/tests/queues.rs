@@ -19,10 +19,10 @@ fn consumer(owner: OwnerId, credit: u32) -> NewConsumer {
 }
 
 async fn queue(world: &World, name: &str) -> QueueRef {
-    queue_with(world, name, &QueueOptions::default()).await
+    queue_with(world, name, QueueOptions::default()).await
 }
 
-async fn queue_with(world: &World, name: &str, options: &QueueOptions) -> QueueRef {
+async fn queue_with(world: &World, name: &str, options: QueueOptions) -> QueueRef {
     let topic = world.broker().topic(name).expect("the topic exists");
     world.broker().queue(&topic, options).await.expect("the queue is led here")
 }
@@ -168,14 +168,14 @@ async fn records_expire_by_the_clock_and_the_first_go_where_there_are_too_many()
     world.create("max", 1).await;
     let options = QueueOptions { ttl_ms: Some(5_000), ..QueueOptions::default() };
     world.publish_values("ttl", 0, &["a", "b"]).await;
-    let queue = queue_with(&world, "ttl", &options).await;
+    let queue = queue_with(&world, "ttl", options).await;
     assert_eq!(texts(&[queue.get(world.broker().new_owner(), true).await.unwrap().unwrap()]), ["a"]);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(queue.get(world.broker().new_owner(), true).await.unwrap(), None);
 
     let options = QueueOptions { records_max: Some(2), ..QueueOptions::default() };
     world.publish_values("max", 0, &["a", "b", "c", "d", "e"]).await;
-    let queue = queue_with(&world, "max", &options).await;
+    let queue = queue_with(&world, "max", options).await;
     assert_eq!(queue.figures().await.unwrap().ready, 2);
     assert_eq!(texts(&[queue.get(world.broker().new_owner(), true).await.unwrap().unwrap()]), ["d"]);
     world.stop().await;

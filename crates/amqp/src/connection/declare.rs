@@ -364,9 +364,7 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
 }
 
 /// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 6] = [
-    "x-dead-letter-exchange",
-    "x-expires",
+const NOT_SERVED: [&str; 4] = [
     "x-max-length-bytes",
     "x-overflow",
     "x-max-priority",

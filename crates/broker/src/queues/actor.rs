@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use weir_cluster::{Clock, ProposeError, ShardHandle};
 use weir_dispatch::{
-    ConsumerId, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId, Place,
+    ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId, Place,
     SubscribeError, Want,
 };
 use weir_model::command::{Command, Outcome};
@@ -22,7 +22,8 @@ use weir_model::subscription::Disposition;
 use weir_model::SubscriptionId;
 use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
-use super::record::read_run;
+use super::bury::Burial;
+use super::record::{Run, read_run};
 use super::sink::{Sink, SinkGate, sink};
 use super::{QueueDeliveries, QueueDelivery, QueueOptions, QueueRecord};
 use crate::blocking::Blocking;
@@ -49,6 +50,12 @@ const COMMANDS_ON_THEIR_WAY: usize = 4;
 
 /// How long an actor sleeps at most: a change of leaders wakes nobody.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Dead records that are published at a time.
+const BURIALS_MAX: usize = 64;
+
+/// How long to wait before a dead record is published again that could not be.
+const BURY_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long to wait before something that could not be done now is tried again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -237,6 +244,10 @@ pub(super) struct Actor {
     dispatcher: Dispatcher<QueueRecord>,
     sinks: BTreeMap<ConsumerId, Sink>,
     settling: FuturesUnordered<Pin<Box<dyn Future<Output = Settled> + Send>>>,
+    /// Dead records that are being published.
+    burials: FuturesUnordered<Pin<Box<dyn Future<Output = Burial> + Send>>>,
+    /// Those that are to be tried again.
+    unburied: Vec<Dead>,
     used_at: Instant,
     /// Set while something could not be done and is to be tried again.
     retry_at: Option<Instant>,
@@ -247,6 +258,8 @@ pub(super) struct Actor {
 pub(super) enum Ended {
     /// Nobody has used the queue for a while.
     Idle,
+    /// Nobody has used it for so long that it is to be deleted.
+    Expired,
     /// Another node leads, or the shard cannot go on.
     NotLeader,
 }
@@ -266,6 +279,7 @@ impl Actor {
             failures_max: options.failures_max,
             single_active: options.single_active,
             leased_max: options.leased_max,
+            dead_letters: options.cemetery.is_some(),
             ..weir_dispatch::Options::default()
         });
         let mut lanes = BTreeMap::new();
@@ -287,6 +301,8 @@ impl Actor {
             dispatcher,
             sinks: BTreeMap::new(),
             settling: FuturesUnordered::new(),
+            burials: FuturesUnordered::new(),
+            unburied: Vec::new(),
             used_at: Instant::now(),
             retry_at: None,
         };
@@ -303,13 +319,22 @@ impl Actor {
             self.note_growth();
             self.dispatcher.expire(self.clock.now_ms());
             self.hand_out().await;
+            self.look_at_first().await;
+            self.bury().await;
             self.propose_changes();
-            let idle_at = self.is_unused().then(|| self.used_at + self.options.idle);
+            let idle_at = self.ends_at();
             let times = [self.retry_at, self.next_expiry(), idle_at];
             let until = times.into_iter().flatten().fold(Instant::now() + LOOK_AGAIN, Instant::min);
             tokio::select! {
                 biased;
                 Some(settled) = self.settling.next() => self.settled(settled),
+                Some(burial) = self.burials.next() => match burial {
+                    Burial::Done(place) => self.dispatcher.buried(place),
+                    Burial::Again(dead) => {
+                        self.unburied.push(dead);
+                        self.retry_at = Some(Instant::now() + BURY_AGAIN);
+                    }
+                },
                 ask = self.asks.recv() => match ask {
                     Some(ask) => self.carry_out_many(ask).await,
                     None => return Ended::Idle,
@@ -317,11 +342,12 @@ impl Actor {
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep_until(until) => {
                     self.retry_at = None;
-                    if self.is_unused() && self.used_at.elapsed() >= self.options.idle {
+                    if self.ends_at().is_some_and(|at| at <= Instant::now()) {
                         // From here on nobody can ask anything; what was asked before is still done.
                         self.asks.close();
                         if self.asks.is_empty() {
-                            return Ended::Idle;
+                            let expired = self.options.expires.is_some();
+                            return if expired { Ended::Expired } else { Ended::Idle };
                         }
                     }
                 }
@@ -333,11 +359,24 @@ impl Actor {
         self.lanes.values().all(|lane| lane.partition.ready().is_ok())
     }
 
+    /// When the actor may end, if nobody uses the queue until then. One whose records may expire and must then go
+    /// somewhere has work to do even so.
+    fn ends_at(&self) -> Option<Instant> {
+        let waits = self.options.cemetery.is_some() && self.dispatcher.ready() > 0;
+        match self.options.expires {
+            _ if !self.is_unused() => None,
+            Some(expires) => Some(self.used_at + expires),
+            None => (!waits).then(|| self.used_at + self.options.idle),
+        }
+    }
+
     /// Whether nobody has anything of it, and nothing is on its way.
     fn is_unused(&self) -> bool {
         self.dispatcher.consumers() == 0
             && self.dispatcher.leased() == 0
             && self.settling.is_empty()
+            && self.burials.is_empty()
+            && self.unburied.is_empty()
             && self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.told_then.is_empty())
     }
 
@@ -373,6 +412,43 @@ impl Actor {
         }
     }
 
+    /// Where records may expire and must then go somewhere, the first one is looked at although nobody takes it.
+    async fn look_at_first(&mut self) {
+        if self.options.cemetery.is_none() {
+            return;
+        }
+        while let Some(want) = self.dispatcher.wants_first() {
+            if let Err(error) = self.read(want).await {
+                tracing::error!(%error, ?want, "a queue's records could not be read; it tries again");
+                self.retry_at = Some(Instant::now() + RETRY);
+                return;
+            }
+            self.dispatcher.expire(self.clock.now_ms());
+        }
+    }
+
+    /// Publishes what is dead.
+    async fn bury(&mut self) {
+        let Some(cemetery) = self.options.cemetery.clone() else { return };
+        while self.burials.len() < BURIALS_MAX {
+            let dead = self.unburied.pop().or_else(|| self.dispatcher.take_dead(1).pop());
+            let Some(dead) = dead else { return };
+            match self.read_one(dead.place).await {
+                Ok(record) => {
+                    let cemetery = cemetery.clone();
+                    let burial = cemetery.bury(dead, record.map(|record| record.record));
+                    self.burials.push(Box::pin(burial));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a dead record could not be read; it tries again");
+                    self.unburied.push(dead);
+                    self.retry_at = Some(Instant::now() + BURY_AGAIN);
+                    return;
+                }
+            }
+        }
+    }
+
     /// Sends deliveries to their consumers, in order. What nobody takes any more comes back.
     fn send(&mut self, out: &mut Vec<Delivery<QueueRecord>>) {
         let mut by_consumer: BTreeMap<ConsumerId, Vec<QueueDelivery>> = BTreeMap::new();
@@ -391,38 +467,48 @@ impl Actor {
     }
 
     async fn read(&mut self, want: Want) -> Result<(), ReadError> {
-        let (place, bytes) = match want {
-            Want::From(place) => (place, READ_BYTES),
-            Want::One(place) => (place, READ_ONE_BYTES),
-        };
-        let Some(lane) = self.lanes.get(&place.lane) else { return Ok(()) };
-        let ttl_ms = self.options.ttl_ms;
-        let view = Arc::clone(lane.partition.view());
-        let read = match read_run(&view, place.offset, bytes, ttl_ms, true) {
-            Err(ReadError::WouldBlock) => {
-                let read = move || read_run(&view, place.offset, bytes, ttl_ms, false);
-                match self.blocking.run(read).await {
-                    Ok(read) => read,
-                    // The runtime is going down.
-                    Err(_) => Err(ReadError::Closed),
+        match want {
+            Want::One(place) => {
+                let record = self.read_one(place).await?;
+                self.dispatcher.supply_one(place, record);
+            }
+            Want::From(place) => match self.read_from(place, READ_BYTES).await {
+                Ok(run) => self.dispatcher.supply(place.lane, run.records, run.next),
+                // Retention has let it go.
+                Err(ReadError::OutOfRange { log_start, .. }) if log_start > place.offset => {
+                    self.dispatcher.supply(place.lane, [], log_start);
                 }
-            }
-            read => read,
-        };
-        match (want, read) {
-            (Want::From(_), Ok(run)) => self.dispatcher.supply(place.lane, run.records, run.next),
-            (Want::One(_), Ok(run)) => {
-                let found = run.records.into_iter().find(|(offset, _)| *offset == place.offset);
-                self.dispatcher.supply_one(place, found.map(|(_, record)| record));
-            }
-            // Retention has let it go.
-            (Want::One(_), Err(ReadError::OutOfRange { .. })) => self.dispatcher.supply_one(place, None),
-            (Want::From(_), Err(ReadError::OutOfRange { log_start, .. })) if log_start > place.offset => {
-                self.dispatcher.supply(place.lane, [], log_start);
-            }
-            (_, Err(error)) => return Err(error),
+                Err(error) => return Err(error),
+            },
         }
         Ok(())
+    }
+
+    /// One record; none if it is not in the log any more.
+    async fn read_one(&self, place: Place) -> Result<Option<QueueRecord>, ReadError> {
+        match self.read_from(place, READ_ONE_BYTES).await {
+            Ok(run) => {
+                let found = run.records.into_iter().find(|(offset, _)| *offset == place.offset);
+                Ok(found.map(|(_, record)| record))
+            }
+            Err(ReadError::OutOfRange { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a run of records, waiting for the disk elsewhere.
+    async fn read_from(&self, place: Place, bytes: usize) -> Result<Run, ReadError> {
+        let Some(lane) = self.lanes.get(&place.lane) else { return Err(ReadError::Closed) };
+        let ttl_ms = self.options.ttl_ms;
+        let view = Arc::clone(lane.partition.view());
+        match read_run(&view, place.offset, bytes, ttl_ms, true) {
+            Err(ReadError::WouldBlock) => {
+                let read = move || read_run(&view, place.offset, bytes, ttl_ms, false);
+                // It fails only when the runtime is going down.
+                self.blocking.run(read).await.unwrap_or(Err(ReadError::Closed))
+            }
+            read => read,
+        }
     }
 
     async fn carry_out_many(&mut self, first: Ask) {

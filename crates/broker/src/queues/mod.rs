@@ -5,10 +5,14 @@
 //! ends with the leadership, and when nobody has used it for a while. What must outlive it is in the shard's state.
 
 mod actor;
+mod bury;
+mod deaths;
 mod record;
 mod registry;
 mod sink;
 
+pub use bury::Cemetery;
+pub use deaths::{DEATHS_HEADER, Death, Deaths};
 pub use actor::{QueueFigures, QueueGone, QueueRef};
 pub use record::QueueRecord;
 pub use sink::{QueueDeliveries, QueueDelivery};
@@ -21,7 +25,7 @@ use std::time::Duration;
 use weir_model::TimestampMs;
 
 /// How a queue behaves, as its declaration says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct QueueOptions {
     /// Records that came back come first, in the order in which they came back; otherwise each has its original
     /// position again.
@@ -36,6 +40,10 @@ pub struct QueueOptions {
     pub records_max: Option<u64>,
     /// Records leased at a time, over all consumers.
     pub leased_max: usize,
+    /// Where dead records go; without that they are settled at once.
+    pub cemetery: Option<Cemetery>,
+    /// The queue itself ends when nobody has used it for this long.
+    pub expires: Option<Duration>,
     /// The actor ends when nobody has used the queue for this long.
     pub idle: Duration,
 }
@@ -49,6 +57,8 @@ impl Default for QueueOptions {
             ttl_ms: None,
             records_max: None,
             leased_max: 1_000_000,
+            cemetery: None,
+            expires: None,
             idle: Duration::from_secs(60),
         }
     }

@@ -34,7 +34,7 @@ impl Broker {
     pub async fn queue(
         self: &Arc<Broker>,
         topic: &Topic,
-        options: &QueueOptions,
+        options: QueueOptions,
     ) -> Result<QueueRef, AdminError> {
         let mut running = self.queues.running.lock().await;
         if let Some(queue) = running.get(&topic.id()).filter(|queue| !queue.is_gone()) {
@@ -47,18 +47,23 @@ impl Broker {
             self.open_subscription(&partition).await?;
             lanes.push((index.min(LaneNumber::MAX.into()) as LaneNumber, partition));
         }
-        let (actor, queue) = Actor::new(lanes, options.clone(), self.clock.clone(), self.blocking())?;
+        let (actor, queue) = Actor::new(lanes, options, self.clock.clone(), self.blocking())?;
         running.insert(topic.id(), queue.clone());
         let (broker, id) = (Arc::downgrade(self), topic.id());
         tokio::spawn(async move {
             let ended = actor.run().await;
             tracing::debug!(%id, ?ended, "a queue's actor has ended");
-            if let Some(broker) = broker.upgrade()
-                && ended == Ended::Idle
-            {
+            let Some(broker) = broker.upgrade() else { return };
+            if ended != Ended::NotLeader {
                 let mut running = broker.queues.running.lock().await;
                 if running.get(&id).is_some_and(QueueRef::is_gone) {
                     running.remove(&id);
+                }
+            }
+            if ended == Ended::Expired {
+                tracing::info!(%id, "deleting a queue that nobody has used for as long as it may wait");
+                if let Err(error) = broker.delete_topic(id).await {
+                    tracing::warn!(%error, %id, "an expired queue could not be deleted");
                 }
             }
         });

@@ -1,5 +1,7 @@
 //! What a queue's arguments say, in RabbitMQ's names.
 
+use std::time::Duration;
+
 use weir_model::TimestampMs;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
@@ -155,6 +157,7 @@ impl QueueArguments {
                 Overflow::DropHead => self.records_max,
                 Overflow::Reject | Overflow::RejectDead => None,
             },
+            expires: self.expires_ms.map(|ms| Duration::from_millis(ms.cast_unsigned())),
             ..QueueOptions::default()
         }
     }

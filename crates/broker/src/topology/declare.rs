@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::queue::{QueueMeta, full_name};
+use weir_model::queue::{QueueMeta, full_name, split_name};
 use weir_model::routing::{BindingMeta, ExchangeMeta};
 use weir_router::Router;
 
 use super::{InvalidArgument, QueueArguments};
 use crate::broker::Broker;
 use crate::errors::{AdminError, Unavailable, refused};
-use crate::queues::QueueRef;
+use crate::queues::{Cemetery, QueueRef};
 use crate::topics::Topic;
 
 /// A queue that is there.
@@ -119,8 +119,15 @@ impl Broker {
 
     /// The running queue behind a declaration, if this node leads it.
     pub async fn open_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<QueueRef, TopologyError> {
-        let options = queue.arguments.options(&queue.meta);
-        Ok(self.queue(&queue.topic, &options).await?)
+        let mut options = queue.arguments.options(&queue.meta);
+        let (namespace, name) = split_name(queue.topic.name());
+        options.cemetery = queue.arguments.dead_letters.clone().map(|dead_letters| Cemetery {
+            broker: Arc::downgrade(self),
+            namespace: namespace.to_owned(),
+            queue: name.to_owned(),
+            dead_letters,
+        });
+        Ok(self.queue(&queue.topic, options).await?)
     }
 
     /// Declares an exchange. What is there afterwards, which may be one that was declared otherwise before.

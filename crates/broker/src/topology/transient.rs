@@ -1,11 +1,27 @@
 //! What does not outlive a restart: queues and exchanges that are not durable, and queues of connections that are gone.
 
+use std::sync::Arc;
+
 use weir_model::queue::split_name;
 
 use super::TopologyError;
 use crate::broker::Broker;
 
 impl Broker {
+    /// Begins to work on queues that have work to do although nobody uses them: their records expire and go somewhere
+    /// then, or they expire themselves.
+    pub(crate) async fn wake_queues(self: &Arc<Broker>) -> Result<(), TopologyError> {
+        let Ok(meta) = self.ready_meta() else { return Ok(()) };
+        for topic in meta.view().catalog().topics() {
+            let (namespace, name) = split_name(&topic.name);
+            let Ok(Some(queue)) = self.find_queue(namespace, name) else { continue };
+            if queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some() {
+                self.open_queue(&queue).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes what should not have outlived the restart. Nothing is served before this is done.
     pub(crate) async fn drop_transient(&self) -> Result<(), TopologyError> {
         // Who does not lead has nothing to say here.
