@@ -501,14 +501,19 @@ impl Actor {
         let Some(lane) = self.lanes.get(&place.lane) else { return Err(ReadError::Closed) };
         let ttl_ms = self.options.ttl_ms;
         let view = Arc::clone(lane.partition.view());
-        match read_run(&view, place.offset, bytes, ttl_ms, true) {
+        let run = match read_run(&view, place.offset, bytes, ttl_ms, true) {
             Err(ReadError::WouldBlock) => {
                 let read = move || read_run(&view, place.offset, bytes, ttl_ms, false);
                 // It fails only when the runtime is going down.
-                self.blocking.run(read).await.unwrap_or(Err(ReadError::Closed))
+                self.blocking.run(read).await.unwrap_or(Err(ReadError::Closed))?
             }
-            read => read,
+            read => read?,
+        };
+        if run.next <= place.offset {
+            let why = "there is nothing where the log says that there is a record".into();
+            return Err(ReadError::Corrupt { offset: place.offset, why });
         }
+        Ok(run)
     }
 
     async fn carry_out_many(&mut self, first: Ask) {
