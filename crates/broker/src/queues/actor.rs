@@ -14,12 +14,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use weir_cluster::{Clock, ProposeError, ShardHandle};
 use weir_dispatch::{
-    ConsumerId, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId, Place,
-    SubscribeError, Want,
+    ConsumerId, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId,
+    Place, SubscribeError, Want,
 };
+use weir_model::SubscriptionId;
 use weir_model::command::{Command, Outcome};
 use weir_model::subscription::Disposition;
-use weir_model::SubscriptionId;
 use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
 use super::record::read_run;
@@ -541,7 +541,8 @@ impl Actor {
         for (number, lane) in &mut self.lanes {
             while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
                 let changes = next_command(&mut lane.waiting);
-                let told = if lane.waiting.is_empty() { std::mem::take(&mut lane.told_then) } else { Vec::new() };
+                let told =
+                    if lane.waiting.is_empty() { std::mem::take(&mut lane.told_then) } else { Vec::new() };
                 let command = Command::Settle {
                     partition: lane.partition.id(),
                     subscription: SubscriptionId::QUEUE,

@@ -11,6 +11,6 @@ pub(crate) mod partition;
 pub(crate) mod producers;
 pub(crate) mod spans;
 pub(crate) mod subscription;
-pub(crate) mod timers;
 #[cfg(test)]
 mod tests;
+pub(crate) mod timers;
