@@ -32,7 +32,8 @@ impl Broker {
         for partition in handle.view().partitions() {
             let next_offset = partition.next_offset();
             // What a queue has not settled stays, whatever its age.
-            let held = handle.view().subscription(partition.id(), SubscriptionId::QUEUE).map(|state| state.head());
+            let held =
+                handle.view().subscription(partition.id(), SubscriptionId::QUEUE).map(|state| state.head());
             let segments = partition.segments();
             let now = self.clock.now_ms();
             let start = log_start_wanted(&segments, &partition.settings(), next_offset, now);

@@ -58,7 +58,7 @@ async fn records_are_handed_out_once_and_what_is_settled_never_comes_again() {
     let mut world = World::started(1).await;
     world.create("q", 1).await;
     world.publish_values("q", 0, &["a", "b", "c", "d"]).await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let owner = world.broker().new_owner();
     let (_, mut deliveries) = subscribe(&queue, owner, 3).await;
     let first = take(&mut deliveries, 3).await;
@@ -70,7 +70,7 @@ async fn records_are_handed_out_once_and_what_is_settled_never_comes_again() {
     // Another process hands out what was not settled, and says that it may have been seen.
     world.lose_power().await;
     world.start().await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let owner = world.broker().new_owner();
     let (_, mut deliveries) = subscribe(&queue, owner, 10).await;
     let again = take(&mut deliveries, 2).await;
@@ -87,7 +87,7 @@ async fn what_comes_back_is_handed_out_again_with_its_counts_also_by_the_next_pr
     let mut world = World::started(2).await;
     world.create("q", 1).await;
     world.publish_values("q", 0, &["a", "b", "c"]).await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let owner = world.broker().new_owner();
     let got = queue.get(owner, false).await.unwrap().unwrap();
     queue.settle(owner, vec![got.place], Disposition::Release { failed: true }).await.unwrap();
@@ -108,7 +108,7 @@ async fn what_comes_back_is_handed_out_again_with_its_counts_also_by_the_next_pr
 async fn records_that_arrive_wake_whoever_waits_for_them() {
     let mut world = World::started(3).await;
     world.create("q", 1).await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let owner = world.broker().new_owner();
     let (one, mut first) = subscribe(&queue, owner, 2).await;
     let (_, mut second) = subscribe(&queue, owner, 2).await;
@@ -131,7 +131,7 @@ async fn a_purge_is_durable_when_it_is_answered() {
     for _ in 0..20 {
         world.publish_values("q", 0, &["x", "y", "z"]).await;
     }
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let kept = queue.get(world.broker().new_owner(), false).await.unwrap().unwrap();
     assert_eq!((kept.place.offset, queue.purge().await.unwrap()), (0, 59));
     world.lose_power().await;
@@ -150,7 +150,7 @@ async fn a_consumer_without_a_bound_gets_no_more_than_its_session_takes() {
     for _ in 0..4 {
         world.publish_values("q", 0, &values).await;
     }
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let all = NewConsumer { credit: None, settled: true, ..consumer(world.broker().new_owner(), 0) };
     let (_, mut deliveries) = queue.subscribe(all).await.unwrap().unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -201,7 +201,7 @@ async fn an_unused_queue_has_no_actor_and_gets_one_when_it_is_used() {
 async fn whoever_consumes_exclusively_is_alone() {
     let mut world = World::started(8).await;
     world.create("q", 1).await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let exclusive = NewConsumer { exclusive: true, ..consumer(world.broker().new_owner(), 1) };
     let (id, _deliveries) = queue.subscribe(exclusive).await.unwrap().unwrap();
     let other = queue.subscribe(consumer(world.broker().new_owner(), 1)).await.unwrap();
@@ -217,7 +217,7 @@ async fn what_is_settled_loses_its_segments_and_what_is_not_keeps_them() {
     world.options.retention_check_interval_ms = 1_000;
     world.start().await;
     world.create_with("q", 1, &[("segment.bytes", "2000"), ("retention.ms", "0")]).await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let owner = world.broker().new_owner();
     let value = "x".repeat(500);
     let mut leased = Vec::new();
@@ -241,7 +241,7 @@ async fn what_is_settled_loses_its_segments_and_what_is_not_keeps_them() {
 async fn a_session_that_is_gone_holds_up_nobody() {
     let mut world = World::started(10).await;
     world.create("q", 1).await;
-    let queue = queue(&world, "q").await;
+    let queue = self::queue(&world, "q").await;
     let (gone, other) = (world.broker().new_owner(), world.broker().new_owner());
     let (_, deliveries) = subscribe(&queue, gone, 100).await;
     drop(deliveries);

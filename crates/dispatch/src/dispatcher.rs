@@ -10,8 +10,8 @@ use weir_model::{Offset, TimestampMs};
 use crate::consumers::Consumers;
 use crate::lane::{Lane, Next};
 use crate::types::{
-    ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId, Place,
-    SubscribeError, UnknownLease, Waiting, Want,
+    ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId,
+    Place, SubscribeError, UnknownLease, Waiting, Want,
 };
 
 /// A record that is with somebody.
@@ -150,19 +150,14 @@ impl<R: Waiting> Dispatcher<R> {
     /// What may be read ahead while others work: where the log of a lane goes on behind what is at hand.
     pub fn wants_ahead(&self) -> Option<Want> {
         let (bytes, records) = (self.options.window_bytes / 2, self.options.window_records / 2);
-        self.lanes.iter().rev().filter(|(_, lane)| lane.has_room(bytes, records)).find_map(|(number, lane)| {
-            lane.unread_from().map(|offset| Want::From(Place { lane: *number, offset }))
-        })
+        self.lanes.iter().rev().filter(|(_, lane)| lane.has_room(bytes, records)).find_map(
+            |(number, lane)| lane.unread_from().map(|offset| Want::From(Place { lane: *number, offset })),
+        )
     }
 
     /// Takes what was wanted from a lane's log: all records that there are from there up to `next`, rising. What
     /// is not among them is not in the log any more.
-    pub fn supply(
-        &mut self,
-        lane: LaneNumber,
-        records: impl IntoIterator<Item = (Offset, R)>,
-        next: Offset,
-    ) {
+    pub fn supply(&mut self, lane: LaneNumber, records: impl IntoIterator<Item = (Offset, R)>, next: Offset) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.supply(records, next);
         }
@@ -191,9 +186,7 @@ impl<R: Waiting> Dispatcher<R> {
         match self.first_ready(now) {
             Err(want) => Got::Wanted(want),
             Ok(None) => Got::Empty,
-            Ok(Some(number)) => {
-                self.hand_out(number, None, owner, settled).map_or(Got::Empty, Got::Record)
-            }
+            Ok(Some(number)) => self.hand_out(number, None, owner, settled).map_or(Got::Empty, Got::Record),
         }
     }
 

@@ -59,7 +59,10 @@ pub(crate) struct Lane<R> {
 
 impl<R: Waiting> Lane<R> {
     /// A lane at the beginning of a leadership, and its dead records.
-    pub(crate) fn new(start: LaneStart, returns_in_turn: bool) -> (Lane<R>, Vec<(Offset, Offset, DeadReason, Marks)>) {
+    pub(crate) fn new(
+        start: LaneStart,
+        returns_in_turn: bool,
+    ) -> (Lane<R>, Vec<(Offset, Offset, DeadReason, Marks)>) {
         let run_len = |from: Offset, to: Offset| (to - from + 1) as u64;
         let settled: u64 = start.settled.iter().map(|(from, to)| run_len(*from, *to)).sum();
         let mut lane = Lane {

@@ -16,6 +16,6 @@ mod types;
 pub use consumers::Gate;
 pub use dispatcher::Dispatcher;
 pub use types::{
-    ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId, Place,
-    SubscribeError, UnknownLease, Waiting, Want,
+    ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId,
+    Place, SubscribeError, UnknownLease, Waiting, Want,
 };

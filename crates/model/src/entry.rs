@@ -598,7 +598,8 @@ mod tests {
 
     fn dispositions() -> Vec<Disposition> {
         use DeadReason::{DeliveryLimit, Expired, MaxLength, Rejected};
-        let reject = [Rejected, Expired, MaxLength, DeliveryLimit].map(|reason| Disposition::Reject { reason });
+        let reject =
+            [Rejected, Expired, MaxLength, DeliveryLimit].map(|reason| Disposition::Reject { reason });
         let release = [true, false].map(|failed| Disposition::Release { failed });
         [[Disposition::Accept].as_slice(), &release, &reject].concat()
     }

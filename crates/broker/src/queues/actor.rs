@@ -14,12 +14,17 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use weir_cluster::{Clock, ProposeError, ShardHandle};
 use weir_dispatch::{
+<<<<<<< HEAD
     ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId, Place,
     SubscribeError, Want,
+=======
+    ConsumerId, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId,
+    Place, SubscribeError, Want,
+>>>>>>> queues
 };
+use weir_model::SubscriptionId;
 use weir_model::command::{Command, Outcome};
 use weir_model::subscription::Disposition;
-use weir_model::SubscriptionId;
 use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
 use super::bury::Burial;
@@ -632,7 +637,8 @@ impl Actor {
         for (number, lane) in &mut self.lanes {
             while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
                 let changes = next_command(&mut lane.waiting);
-                let told = if lane.waiting.is_empty() { std::mem::take(&mut lane.told_then) } else { Vec::new() };
+                let told =
+                    if lane.waiting.is_empty() { std::mem::take(&mut lane.told_then) } else { Vec::new() };
                 let command = Command::Settle {
                     partition: lane.partition.id(),
                     subscription: SubscriptionId::QUEUE,

@@ -8,8 +8,8 @@ use weir_dispatch::{LaneNumber, OwnerId};
 use weir_model::command::{Command, Outcome};
 use weir_model::{SubscriptionId, TopicId};
 
-use super::actor::{Actor, Ended, QueueRef};
 use super::QueueOptions;
+use super::actor::{Actor, Ended, QueueRef};
 use crate::broker::Broker;
 use crate::errors::{AdminError, LookupError, Unavailable, refused};
 use crate::read::PartitionRef;

@@ -269,7 +269,9 @@ fn a_gate_that_is_shut_keeps_only_its_own_consumers_waiting() {
     struct Slots(AtomicI64);
     impl Gate for Slots {
         fn take(&self) -> bool {
-            self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| (left > 0).then_some(left - 1)).is_ok()
+            self.0
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| (left > 0).then_some(left - 1))
+                .is_ok()
         }
     }
     let mut queue = Queue::new(Options::default(), 1);

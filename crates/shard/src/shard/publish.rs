@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_model::{PartitionId, SubscriptionId};
 use weir_model::settings::PartitionSettings;
+use weir_model::{PartitionId, SubscriptionId};
 
 use super::Shard;
 use crate::files::{PartitionFiles, Retirement};

@@ -39,6 +39,7 @@ impl Eq for Spans {}
 
 impl Spans {
     /// How many positions are in it.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -95,7 +96,9 @@ impl Spans {
             Form::List(list) => {
                 let first = list.partition_point(|(_, last)| *last < from);
                 let within = list[first..].iter().take_while(|(first, _)| *first <= to);
-                within.map(|(first, last)| u32::from((*last).min(to)) - u32::from((*first).max(from)) + 1).sum()
+                within
+                    .map(|(first, last)| u32::from((*last).min(to)) - u32::from((*first).max(from)) + 1)
+                    .sum()
             }
             Form::Bits(bits) => words_of(from, to).map(|(word, mask)| (bits[word] & mask).count_ones()).sum(),
         }

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_model::TimestampMs;
 use weir_model::timer::TimerRow;
 use weir_model::wire::{DecodeError, Reader, Writer};
-use weir_model::TimestampMs;
 
 /// Rows of one run: 32 KiB, of which half move when one is put in.
 const RUN_MAX: usize = 2_048;

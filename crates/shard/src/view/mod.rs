@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::RwLock;
 use weir_model::{PartitionId, SubscriptionId, TimestampMs};
 
-use crate::state::catalog::Catalog;
 use crate::machine::SubscriptionKey;
+use crate::state::catalog::Catalog;
 use crate::state::group::GroupState;
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;

@@ -154,6 +154,7 @@ fn subscribed(out: &mut String, id: SubscriptionId, state: &Subscription) {
     for (from, to, marks) in state.marked_runs() {
         let dead = marks.dead.map(|reason| format!(" dead: {reason:?}")).unwrap_or_default();
         let (failures, returns, order) = (marks.failures, marks.returns, marks.order);
-        writeln!(out, "    back {from}..={to}: failures {failures} returns {returns} order {order}{dead}").unwrap();
+        writeln!(out, "    back {from}..={to}: failures {failures} returns {returns} order {order}{dead}")
+            .unwrap();
     }
 }

@@ -123,7 +123,11 @@ pub(super) fn command(line: &str) -> Command {
         },
         "append-timed" => Command::AppendTimed {
             partition: words.partition(),
-            deadlines: words.plain[2..].iter().map(|text| deadline(text, line)).collect(),
+            deadlines: words.plain[2..]
+                .iter()
+                .filter(|text| text.contains('@'))
+                .map(|text| deadline(text, line))
+                .collect(),
             batch: batch_of(&words),
         },
         "remove-timers" => Command::RemoveTimers {

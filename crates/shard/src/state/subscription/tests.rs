@@ -34,7 +34,10 @@ fn records_that_wait_are_noted_nowhere() {
     subscription.hand_out(5_000_000, end);
     assert_eq!(subscription.runs(), 0);
     accept(&mut subscription, 0, 4_999_999, end);
-    assert_eq!((subscription.head(), subscription.unsettled(end), subscription.runs()), (5_000_000, 5_000_000, 0));
+    assert_eq!(
+        (subscription.head(), subscription.unsettled(end), subscription.runs()),
+        (5_000_000, 5_000_000, 0)
+    );
 }
 
 #[test]
@@ -63,7 +66,11 @@ fn what_comes_back_keeps_its_marks_until_it_is_settled() {
     subscription.settle(&settlement(5, 6, Disposition::Reject { reason: DeadReason::Expired }), 10);
     subscription.settle(&settlement(6, 6, Disposition::Reject { reason: DeadReason::Rejected }), 10);
     let dead = subscription.marked_runs().filter(|run| run.2.dead == Some(DeadReason::Expired));
-    assert_eq!(dead.map(|run| (run.0, run.1)).collect::<Vec<_>>(), [(5, 5), (6, 6)], "the first reason stays");
+    assert_eq!(
+        dead.map(|run| (run.0, run.1)).collect::<Vec<_>>(),
+        [(5, 5), (6, 6)],
+        "the first reason stays"
+    );
     accept(&mut subscription, 0, 6, 10);
     assert_eq!(subscription.marked_runs().collect::<Vec<_>>(), [(7, 8, marks(1, 1, 1))]);
     assert_eq!(subscription.head(), 7);
