@@ -11,11 +11,7 @@ pub(crate) mod partition;
 pub(crate) mod producers;
 pub(crate) mod spans;
 pub(crate) mod subscription;
-<<<<<<< HEAD
-pub(crate) mod timers;
-pub(crate) mod topology;
-=======
->>>>>>> queues
 #[cfg(test)]
 mod tests;
 pub(crate) mod timers;
+pub(crate) mod topology;
