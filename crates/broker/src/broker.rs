@@ -21,6 +21,7 @@ use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
 use crate::producers::ProducerIds;
+use crate::queues::Queues;
 use crate::read::PartitionRef;
 use crate::topics::{Topic, TopicCache};
 
@@ -34,6 +35,7 @@ pub struct Broker {
     pub(crate) ids: IdSource,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
+    pub(crate) queues: Queues,
     /// Topics that are being created because somebody used them.
     pub(crate) flights: Flights,
     /// Partitions that were placed, by shard, since the catalog was last counted.
@@ -87,6 +89,7 @@ impl Broker {
             ids: IdSource::new(options.seed),
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
+            queues: Queues::default(),
             flights: Flights::default(),
             loads: Mutex::default(),
             alterations: tokio::sync::Mutex::default(),

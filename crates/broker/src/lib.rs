@@ -7,6 +7,7 @@
 //! * [`Broker`]: the one value that fronts hold.
 //! * [`Topic`], [`PartitionRef`]: what records go to and come from.
 //! * [`FetchWait`]: waiting for records on many partitions at once.
+//! * [`queues`]: topics whose records are settled one by one.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
@@ -24,6 +25,7 @@ mod offsets;
 pub mod options;
 mod producers;
 mod publish;
+pub mod queues;
 mod read;
 mod reconcile;
 mod retention;

@@ -25,6 +25,19 @@ pub(crate) fn log_start_wanted(
     }
 }
 
+/// The log start up to which whole segments lie below a bound; none if the first one does not.
+pub(crate) fn whole_segments_below(
+    segments: &[SegmentInfo],
+    bound: Offset,
+    next_offset: Offset,
+) -> Option<Offset> {
+    if bound >= next_offset {
+        return (!segments.is_empty()).then_some(next_offset);
+    }
+    let behind = segments.partition_point(|segment| segment.id.base <= bound);
+    (behind > 1).then(|| segments[behind - 1].id.base)
+}
+
 /// How many of the oldest segments are too old.
 fn expired(segments: &[SegmentInfo], settings: &PartitionSettings, now: TimestampMs) -> usize {
     if settings.retention_ms < 0 {
@@ -137,6 +150,15 @@ mod tests {
         assert_eq!(wanted(&list, &settings(-1, 100)), Some(20));
         assert_eq!(wanted(&list, &settings(-1, 0)), Some(30));
         assert_eq!(wanted(&[(100, NOW, NOW)], &settings(-1, 0)), None);
+    }
+
+    #[test]
+    fn only_segments_that_are_settled_as_a_whole_go() {
+        let segments = segments(&[(1, NOW, NOW), (1, NOW, NOW), (1, NOW, NOW)]);
+        let below = |bound| whole_segments_below(&segments, bound, 25);
+        let expected = [None, None, Some(10), Some(10), Some(20), Some(20), Some(25)];
+        assert_eq!([0, 9, 10, 19, 20, 24, 25].map(below), expected);
+        assert_eq!(whole_segments_below(&[], 0, 0), None);
     }
 
     #[test]

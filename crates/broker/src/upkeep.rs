@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::ShardId;
+use weir_model::{ShardId, SubscriptionId};
 
 use crate::broker::Broker;
 use crate::errors::AdminError;
-use crate::retention::log_start_wanted;
+use crate::retention::{log_start_wanted, whole_segments_below};
 
 impl Broker {
     /// Looks at every partition again and again for what retention lets go.
@@ -31,9 +31,17 @@ impl Broker {
         }
         for partition in handle.view().partitions() {
             let next_offset = partition.next_offset();
+            // What a queue has not settled stays, whatever its age.
+            let held =
+                handle.view().subscription(partition.id(), SubscriptionId::QUEUE).map(|state| state.head());
             let segments = partition.segments();
             let now = self.clock.now_ms();
-            if let Some(start) = log_start_wanted(&segments, &partition.settings(), next_offset, now) {
+            let start = log_start_wanted(&segments, &partition.settings(), next_offset, now);
+            let start = match (start, held) {
+                (Some(start), Some(head)) => whole_segments_below(&segments, start.min(head), next_offset),
+                (start, _) => start,
+            };
+            if let Some(start) = start {
                 self.trim(shard, partition.id(), start, partition.log_start()).await?;
             }
         }

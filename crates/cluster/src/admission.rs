@@ -187,14 +187,12 @@ impl Gate {
 
     /// Room for a command, or none right now.
     pub(crate) fn try_admit(&self, command: &Command) -> Result<Admission, ProposeError> {
-        let bytes = command.approximate_bytes();
-        let (semaphore, max, disk) = match command {
-            Command::Append { .. } => match self.journal.room() {
-                Room::Full => return Err(ProposeError::Overloaded),
-                Room::NoSpace => return Err(self.disk.refuse()),
-                Room::Open => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
-            },
-            _ => (&self.small, SMALL_BYTES_MAX, None),
+        let bytes = command.admitted_bytes();
+        let (semaphore, max, disk) = match self.journal.room() {
+            _ if !command.is_append() => (&self.small, SMALL_BYTES_MAX, None),
+            Room::Full => return Err(ProposeError::Overloaded),
+            Room::NoSpace => return Err(self.disk.refuse()),
+            Room::Open => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
         };
         match Arc::clone(semaphore).try_acquire_many_owned(permits(bytes, max)) {
             Ok(room) => Ok(Admission { _bytes: room, _disk: disk }),
@@ -205,8 +203,8 @@ impl Gate {
 
     /// Waits for room for any command.
     pub(crate) async fn admit_command(&self, command: &Command) -> Result<Admission, ProposeError> {
-        let bytes = command.approximate_bytes();
-        if matches!(command, Command::Append { .. }) {
+        let bytes = command.admitted_bytes();
+        if command.is_append() {
             return self.admit(bytes).await;
         }
         match Arc::clone(&self.small).acquire_many_owned(permits(bytes, SMALL_BYTES_MAX)).await {

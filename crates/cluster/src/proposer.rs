@@ -149,9 +149,9 @@ impl Proposer {
         let mut waiting = Vec::with_capacity(submitted.len());
         let mut queued = Vec::new();
         for Submitted { command, admission, reply } in submitted {
-            match &command {
-                Command::Append { batch, .. } => appends.push((commands.len(), batch.len(), admission)),
-                _ => others.push(admission),
+            match Batches::of(&command) {
+                Batches::None => others.push(admission),
+                batches => appends.push((commands.len(), batches, admission)),
             }
             commands.push(command);
             waiting.push(match reply {
@@ -218,16 +218,15 @@ fn deliver(
     result: WriteResult,
     proposal: &Proposal,
     gate: &Gate,
-    appends: Vec<(usize, usize, Admission)>,
+    appends: Vec<(usize, Batches, Admission)>,
     waiting: Vec<Option<oneshot::Sender<Result<Outcome, ProposeError>>>>,
 ) {
     let error = match result {
         Ok(response) => {
-            // A batch that was refused, or was there already, is not written anywhere.
-            let appended = |at: &usize| matches!(response.data.get(*at), Some(Outcome::Appended(appended)) if !appended.duplicate);
             let kept: Vec<_> = appends
                 .into_iter()
-                .filter_map(|(at, bytes, admission)| appended(&at).then_some((bytes, admission)))
+                .map(|(at, batches, admission)| (batches.stored(response.data.get(at)), admission))
+                .filter(|(bytes, _)| *bytes > 0)
                 .collect();
             if !kept.is_empty() {
                 gate.appended(kept);
@@ -244,6 +243,42 @@ fn deliver(
     proposal.tell_queued(&Err(error.clone()));
     for waiter in waiting.into_iter().flatten() {
         let _ = waiter.send(Err(error.clone()));
+    }
+}
+
+/// The batches of a command, by their bytes.
+enum Batches {
+    None,
+    One(usize),
+    /// Of commands that stand together, one for each.
+    Several(Vec<Batches>),
+}
+
+impl Batches {
+    fn of(command: &Command) -> Batches {
+        match command {
+            Command::Append { batch, .. }
+            | Command::AppendToAll { batch, .. }
+            | Command::AppendTimed { batch, .. } => Batches::One(batch.len()),
+            Command::Together { commands } if command.is_append() => {
+                Batches::Several(commands.iter().map(Batches::of).collect())
+            }
+            _ => Batches::None,
+        }
+    }
+
+    /// Bytes that are to be written to segments. A batch that was refused, or was there already, is not written.
+    fn stored(&self, outcome: Option<&Outcome>) -> usize {
+        match (self, outcome) {
+            (Batches::One(bytes), Some(Outcome::Appended(one))) => usize::from(!one.duplicate) * bytes,
+            (Batches::One(bytes), Some(Outcome::AppendedToAll(all))) => {
+                all.iter().flatten().filter(|one| !one.duplicate).count() * bytes
+            }
+            (Batches::Several(batches), Some(Outcome::Together(outcomes))) => {
+                batches.iter().zip(outcomes).map(|(batch, outcome)| batch.stored(Some(outcome))).sum()
+            }
+            _ => 0,
+        }
     }
 }
 

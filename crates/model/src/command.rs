@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::settings::PartitionSettings;
-use crate::{NodeId, Offset, PartitionId, ShardId, TimestampMs, TopicId};
+use crate::subscription::Settlement;
+use crate::timer::TimerRow;
+use crate::{NodeId, Offset, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 /// One change to a shard's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,6 +114,63 @@ pub enum Command {
         /// The first offset that remains.
         log_start: Offset,
     },
+    /// Appends one record batch, verified by the proposer, to several partitions of the shard. It stands once
+    /// in the entry, and is stored once in each.
+    AppendToAll {
+        /// Where to, at most [`crate::entry::FAN_OUT_MAX`].
+        partitions: Vec<PartitionId>,
+        /// As in `Append`.
+        batch: Bytes,
+    },
+    /// Appends one record batch, verified by the proposer, and sets deadlines of its records.
+    AppendTimed {
+        /// Where to.
+        partition: PartitionId,
+        /// Deadlines, each with the number of a record within the batch.
+        deadlines: Vec<(u32, TimestampMs)>,
+        /// As in `Append`.
+        batch: Bytes,
+    },
+    /// Takes deadlines out that were met, or are not to be. Those that are not there are passed over.
+    RemoveTimers {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which.
+        rows: Vec<TimerRow>,
+    },
+    /// Several commands that stand in one entry whatever happens: all of them are applied, or none is. None of
+    /// them may be such a list itself, or concern every shard.
+    Together {
+        /// In this order, at most [`crate::entry::TOGETHER_MAX`].
+        commands: Vec<Command>,
+    },
+    /// Makes an individual subscription of a partition. A repeat changes nothing.
+    OpenSubscription {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which one.
+        subscription: SubscriptionId,
+        /// The first offset that it is to get; a trimmed one means the first that is there.
+        start: Offset,
+    },
+    /// Forgets an individual subscription.
+    CloseSubscription {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which one.
+        subscription: SubscriptionId,
+    },
+    /// Settles records of an individual subscription, or gives them back.
+    Settle {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which one.
+        subscription: SubscriptionId,
+        /// Everything below this offset may have been handed out; 0 says nothing new.
+        handed_out: Offset,
+        /// What becomes of which records, in this order.
+        settlements: Vec<Settlement>,
+    },
     /// Stores a group's membership as of a completed rebalance.
     StoreGroup {
         /// The group's name.
@@ -207,6 +266,10 @@ pub enum Outcome {
     Done,
     /// The records are in the log.
     Appended(Appended),
+    /// The records are in these logs, or were refused there: one for each partition that was named.
+    AppendedToAll(Vec<Result<Appended, Refusal>>),
+    /// What came of each of several commands.
+    Together(Vec<Outcome>),
     /// The topic exists now, with these partitions; or has these partitions from here on.
     Topic(TopicMeta),
     /// The run of producer ids begins here.
@@ -248,6 +311,9 @@ pub enum Refusal {
     /// The shard does not have this partition.
     #[error("partition {0} is not in this shard")]
     UnknownPartition(PartitionId),
+    /// The partition does not have this individual subscription.
+    #[error("partition {0} has no subscription {1}")]
+    UnknownSubscription(PartitionId, SubscriptionId),
     /// The bytes are not a batch that can be appended.
     #[error("{0}")]
     MalformedBatch(String),
@@ -283,6 +349,12 @@ pub enum Refusal {
     /// There is no such group.
     #[error("there is no group '{0}'")]
     UnknownGroup(String),
+    /// A command that may not stand in a list.
+    #[error("such a command cannot be one of several")]
+    NotTogether,
+    /// A deadline of a record that the batch does not have.
+    #[error("the batch has no record {0}, for which there is a deadline")]
+    NoSuchRecord(u32),
     /// A bound of the shard is reached.
     #[error("the limit of {limit} {what} is reached")]
     Limit {

@@ -6,8 +6,8 @@
 //! command  = kind u8, version u8, length u32, body
 //! ```
 //!
-//! A batch inside an `Append` is the last field of its body and is kept as a chunk of its own, so
-//! that it goes from the socket's buffer to the journal without being copied. A reader that meets a
+//! A batch inside an `Append` or `AppendToAll` is the last field of its body and is kept as a chunk of its
+//! own, so that it goes from the socket's buffer to the journal without being copied. A reader that meets a
 //! kind or version that it does not know must stop: going on would leave this replica with another
 //! state than the others.
 
@@ -17,17 +17,28 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::command::{Command, GroupMember, GroupMembership, OffsetCommit, PartitionMeta, TopicMeta};
 use crate::settings::PartitionSettings;
+use crate::subscription::Settlement;
+use crate::timer::TimerRow;
 use crate::wire::{DecodeError, Reader, Writer};
-use crate::{NodeId, PartitionId, ShardId, TimestampMs, TopicId};
+use crate::{NodeId, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 const ENTRY_VERSION: u8 = 1;
 const COMMAND_VERSION: u8 = 1;
+
+/// Kind of a list of commands.
+const TOGETHER: u8 = 43;
 
 /// Bytes that a shard gathers into one entry before it closes it. One larger batch may go alone.
 pub const ENTRY_BYTES_MAX: usize = 1 << 20;
 
 /// Commands in one entry.
 pub const ENTRY_COMMANDS_MAX: usize = 65_536;
+
+/// Partitions that one batch is appended to by one command.
+pub const FAN_OUT_MAX: usize = 4_096;
+
+/// Commands that may be tied together.
+pub const TOGETHER_MAX: usize = 16_384;
 
 /// What one Raft log entry carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,10 +93,17 @@ impl Entry {
 }
 
 impl Command {
-    /// About how many bytes the command takes in an entry; what admission counts.
+    /// About how many bytes the command takes in an entry.
     pub fn approximate_bytes(&self) -> usize {
         match self {
             Command::Append { batch, .. } => 24 + batch.len(),
+            Command::AppendToAll { partitions, batch } => 24 + 8 * partitions.len() + batch.len(),
+            Command::AppendTimed { deadlines, batch, .. } => 32 + 12 * deadlines.len() + batch.len(),
+            Command::RemoveTimers { rows, .. } => 32 + rows.len() * TimerRow::ENCODED_BYTES,
+            Command::Together { commands } => {
+                16 + commands.iter().map(Command::approximate_bytes).sum::<usize>()
+            }
+            Command::Settle { settlements, .. } => 40 + settlements.len() * Settlement::ENCODED_BYTES,
             Command::StoreGroup { group, membership } => {
                 64 + group.len()
                     + membership
@@ -110,6 +128,27 @@ impl Command {
         }
     }
 
+    /// About how many bytes the command takes until all of it is stored; what admission counts. A batch for several
+    /// partitions stands once in the entry, but in the segment of each.
+    pub fn admitted_bytes(&self) -> usize {
+        match self {
+            Command::AppendToAll { partitions, batch } => 24 + partitions.len() * (8 + batch.len()),
+            Command::Together { commands } => {
+                16 + commands.iter().map(Command::admitted_bytes).sum::<usize>()
+            }
+            other => other.approximate_bytes(),
+        }
+    }
+
+    /// Whether the command brings records.
+    pub fn is_append(&self) -> bool {
+        match self {
+            Command::Append { .. } | Command::AppendToAll { .. } | Command::AppendTimed { .. } => true,
+            Command::Together { commands } => commands.iter().any(Command::is_append),
+            _ => false,
+        }
+    }
+
     /// The command's kind in the encoding; never reused for another.
     fn kind(&self) -> u8 {
         match self {
@@ -128,6 +167,13 @@ impl Command {
             Command::ClosePartition { .. } => 34,
             Command::Append { .. } => 35,
             Command::Trim { .. } => 36,
+            Command::AppendToAll { .. } => 37,
+            Command::AppendTimed { .. } => 38,
+            Command::RemoveTimers { .. } => 39,
+            Command::OpenSubscription { .. } => 40,
+            Command::CloseSubscription { .. } => 41,
+            Command::Settle { .. } => 42,
+            Command::Together { .. } => TOGETHER,
             Command::StoreGroup { .. } => 48,
             Command::CommitOffsets { .. } => 49,
             Command::DeleteOffsets { .. } => 50,
@@ -144,16 +190,48 @@ fn config_bytes(config: &BTreeMap<String, String>) -> usize {
 fn encode_command(command: &Command, out: &mut Writer, chunks: &mut Vec<Bytes>) {
     out.u8(command.kind());
     out.u8(COMMAND_VERSION);
-    if let Command::Append { partition, batch } = command {
-        out.u32((8 + batch.len()) as u32);
-        out.u64(partition.0);
-        chunks.push(out.take());
-        chunks.push(batch.clone());
-        return;
+    match command {
+        Command::Append { partition, batch } => {
+            out.u32((8 + batch.len()) as u32);
+            out.u64(partition.0);
+            share(batch, out, chunks);
+        }
+        Command::AppendToAll { partitions, batch } => {
+            out.u32((4 + 8 * partitions.len() + batch.len()) as u32);
+            out.list(partitions, |out, partition| out.u64(partition.0));
+            share(batch, out, chunks);
+        }
+        Command::AppendTimed { partition, deadlines, batch } => {
+            out.u32((12 + 12 * deadlines.len() + batch.len()) as u32);
+            out.u64(partition.0);
+            out.list(deadlines, |out, (record, at)| {
+                out.u32(*record);
+                out.i64(*at);
+            });
+            share(batch, out, chunks);
+        }
+        Command::Together { commands } => {
+            let mut within = Vec::new();
+            let mut body = Writer::new();
+            body.u32(commands.len() as u32);
+            commands.iter().for_each(|command| encode_command(command, &mut body, &mut within));
+            within.push(body.finish());
+            out.u32(within.iter().map(Bytes::len).sum::<usize>() as u32);
+            chunks.push(out.take());
+            chunks.extend(within.into_iter().filter(|chunk| !chunk.is_empty()));
+        }
+        other => {
+            let mut body = Writer::new();
+            encode_body(other, &mut body);
+            out.bytes(&body.finish());
+        }
     }
-    let mut body = Writer::new();
-    encode_body(command, &mut body);
-    out.bytes(&body.finish());
+}
+
+/// Lets a batch follow as a chunk of its own.
+fn share(batch: &Bytes, out: &mut Writer, chunks: &mut Vec<Bytes>) {
+    chunks.push(out.take());
+    chunks.push(batch.clone());
 }
 
 fn encode_body(command: &Command, out: &mut Writer) {
@@ -194,7 +272,29 @@ fn encode_body(command: &Command, out: &mut Writer) {
             settings.encode(out);
         }
         Command::ClosePartition { partition } => out.u64(partition.0),
-        Command::Append { .. } => unreachable!("written by encode_command, which shares the batch"),
+        Command::Append { .. }
+        | Command::AppendToAll { .. }
+        | Command::AppendTimed { .. }
+        | Command::Together { .. } => unreachable!("written by encode_command, which shares the batches"),
+        Command::RemoveTimers { partition, rows } => {
+            out.u64(partition.0);
+            out.list(rows, |out, row| row.encode(out));
+        }
+        Command::OpenSubscription { partition, subscription, start } => {
+            out.u64(partition.0);
+            out.u64(subscription.0);
+            out.i64(*start);
+        }
+        Command::CloseSubscription { partition, subscription } => {
+            out.u64(partition.0);
+            out.u64(subscription.0);
+        }
+        Command::Settle { partition, subscription, handed_out, settlements } => {
+            out.u64(partition.0);
+            out.u64(subscription.0);
+            out.i64(*handed_out);
+            out.list(settlements, |out, settlement| settlement.encode(out));
+        }
         Command::Trim { partition, log_start } => {
             out.u64(partition.0);
             out.i64(*log_start);
@@ -226,6 +326,22 @@ fn decode_command(reader: &mut Reader) -> Result<Command, DecodeError> {
         return Err(reader.error("a command's version is not known to this binary"));
     }
     let mut body = Reader::new("a command", body);
+    let command = match kind {
+        TOGETHER => Command::Together { commands: body.list(6, decode_single)? },
+        _ => decode_body(kind, &mut body)?,
+    };
+    body.finish()?;
+    Ok(command)
+}
+
+/// A command that is no list of commands, so that lists do not nest.
+fn decode_single(reader: &mut Reader) -> Result<Command, DecodeError> {
+    let kind = reader.u8()?;
+    let version = reader.u8()?;
+    let mut body = Reader::new("a command", reader.bytes()?);
+    if version != COMMAND_VERSION {
+        return Err(reader.error("a command's version is not known to this binary"));
+    }
     let command = decode_body(kind, &mut body)?;
     body.finish()?;
     Ok(command)
@@ -268,6 +384,36 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
             Command::Append { partition, batch: r.raw(rest)? }
         }
         36 => Command::Trim { partition: PartitionId(r.u64()?), log_start: r.i64()? },
+        37 => {
+            let partitions = r.list(8, |r| Ok(PartitionId(r.u64()?)))?;
+            let rest = r.remaining();
+            Command::AppendToAll { partitions, batch: r.raw(rest)? }
+        }
+        38 => {
+            let partition = PartitionId(r.u64()?);
+            let deadlines = r.list(12, |r| Ok((r.u32()?, r.i64()?)))?;
+            let rest = r.remaining();
+            Command::AppendTimed { partition, deadlines, batch: r.raw(rest)? }
+        }
+        39 => Command::RemoveTimers {
+            partition: PartitionId(r.u64()?),
+            rows: r.list(TimerRow::ENCODED_BYTES, TimerRow::decode)?,
+        },
+        40 => Command::OpenSubscription {
+            partition: PartitionId(r.u64()?),
+            subscription: SubscriptionId(r.u64()?),
+            start: r.i64()?,
+        },
+        41 => Command::CloseSubscription {
+            partition: PartitionId(r.u64()?),
+            subscription: SubscriptionId(r.u64()?),
+        },
+        42 => Command::Settle {
+            partition: PartitionId(r.u64()?),
+            subscription: SubscriptionId(r.u64()?),
+            handed_out: r.i64()?,
+            settlements: r.list(Settlement::ENCODED_BYTES, Settlement::decode)?,
+        },
         48 => Command::StoreGroup { group: r.str()?, membership: GroupMembership::decode(r)? },
         49 => Command::CommitOffsets { group: r.str()?, offsets: r.list(44, OffsetCommit::decode)? },
         50 => Command::DeleteOffsets {
@@ -392,7 +538,16 @@ impl TopicMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subscription::{DeadReason, Disposition};
     use proptest::prelude::*;
+
+    fn dispositions() -> Vec<Disposition> {
+        use DeadReason::{DeliveryLimit, Expired, MaxLength, Rejected};
+        let reject =
+            [Rejected, Expired, MaxLength, DeliveryLimit].map(|reason| Disposition::Reject { reason });
+        let release = [true, false].map(|failed| Disposition::Release { failed });
+        [[Disposition::Accept].as_slice(), &release, &reject].concat()
+    }
 
     fn commands() -> Vec<Command> {
         let member = GroupMember {
@@ -412,6 +567,43 @@ mod tests {
             committed_at: 0,
         };
         vec![
+            Command::AppendToAll {
+                partitions: vec![PartitionId(3), PartitionId(9)],
+                batch: Bytes::from_static(b"for both"),
+            },
+            Command::AppendTimed {
+                partition: PartitionId(3),
+                deadlines: vec![(0, 1_000), (4, -1)],
+                batch: Bytes::from_static(b"later"),
+            },
+            Command::RemoveTimers {
+                partition: PartitionId(3),
+                rows: vec![TimerRow { at: 1_000, offset: 7 }],
+            },
+            Command::Together {
+                commands: vec![
+                    Command::Trim { partition: PartitionId(3), log_start: 2 },
+                    Command::Append { partition: PartitionId(3), batch: Bytes::from_static(b"one") },
+                    Command::TakeDigest,
+                    Command::Append { partition: PartitionId(4), batch: Bytes::from_static(b"two") },
+                ],
+            },
+            Command::Together { commands: vec![] },
+            Command::OpenSubscription {
+                partition: PartitionId(3),
+                subscription: SubscriptionId(2),
+                start: 77,
+            },
+            Command::CloseSubscription { partition: PartitionId(3), subscription: SubscriptionId(2) },
+            Command::Settle {
+                partition: PartitionId(3),
+                subscription: SubscriptionId::QUEUE,
+                handed_out: 80,
+                settlements: dispositions()
+                    .into_iter()
+                    .map(|disposition| Settlement { from: 3, to: 9, disposition })
+                    .collect(),
+            },
             Command::Lead { node: NodeId(3) },
             Command::SetMachineVersion { version: 2 },
             Command::TakeDigest,

@@ -9,6 +9,8 @@
 //! * [`batch`]: the record batch, the only form in which records are stored.
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
+//! * [`subscription`]: what is said of records that are settled one by one.
+//! * [`timer`]: deadlines of stored records.
 //! * [`entry`]: a list of commands as it stands in the journal.
 //! * [`wire`]: the bounded little-endian encoding that entries and checkpoints share.
 
@@ -18,6 +20,9 @@ pub mod entry;
 pub mod ids;
 pub mod names;
 pub mod settings;
+pub mod subscription;
+pub mod timer;
 pub mod wire;
 
 pub use ids::{NodeId, Offset, PartitionId, ShardId, TimestampMs, TopicId};
+pub use subscription::SubscriptionId;

@@ -29,6 +29,8 @@ pub use shard::{Recovered, Shard, ShardError, ShardOptions};
 pub use state::catalog::Catalog;
 pub use state::group::GroupState;
 pub use state::partition::{SegmentId, SegmentInfo};
+pub use state::subscription::Subscription;
+pub use state::timers::Timers;
 pub use view::{AppendObserver, BatchPosition, ObserverGuard, PartitionView, ReadError, ReadOut, ShardView};
 /// Records that are sent from where they lie.
 pub use weir_log::disk::FileRange;

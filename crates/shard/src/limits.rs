@@ -19,6 +19,13 @@ pub const CONFIG_ENTRIES_PER_TOPIC_MAX: usize = 100;
 /// Partitions that one shard carries.
 pub const PARTITIONS_PER_SHARD_MAX: usize = 100_000;
 
+/// Individual subscriptions of one partition: a queue has one, and topics one for each group or durable
+/// subscriber whose records are settled one by one.
+pub const SUBSCRIPTIONS_PER_PARTITION_MAX: usize = 10_000;
+
+/// Deadlines of one partition's records, of 16 bytes each.
+pub const TIMERS_PER_PARTITION_MAX: usize = 10_000_000;
+
 /// Groups that one shard carries.
 pub const GROUPS_PER_SHARD_MAX: usize = 100_000;
 

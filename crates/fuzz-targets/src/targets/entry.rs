@@ -6,7 +6,9 @@ use weir_model::batch::BatchBuilder;
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
 use weir_model::entry::Entry;
 use weir_model::settings::PartitionSettings;
-use weir_model::{NodeId, PartitionId, ShardId, TopicId};
+use weir_model::subscription::{Disposition, Settlement};
+use weir_model::timer::TimerRow;
+use weir_model::{NodeId, PartitionId, ShardId, SubscriptionId, TopicId};
 
 pub fn run(data: &[u8]) {
     if let Ok(entry) = Entry::decode(Bytes::copy_from_slice(data)) {
@@ -29,6 +31,9 @@ pub(super) fn commands() -> Vec<Command> {
     let config: BTreeMap<_, _> = [("retention.ms".to_owned(), "5".to_owned())].into();
     let mut batch = BatchBuilder::new().producer(7, 0, 0);
     batch.push(1_000, Some(b"key"), Some(b"value"), &[]);
+    let mut several = BatchBuilder::new();
+    (0..4).for_each(|_| several.push(1_000, None, Some(b"value"), &[]));
+    let (batch, several) = (batch.build(), several.build());
     let member = GroupMember {
         member_id: "m-1".into(),
         instance_id: Some("i".into()),
@@ -53,7 +58,28 @@ pub(super) fn commands() -> Vec<Command> {
         Command::AllocateProducerIds { count: 10 },
         Command::OpenPartition { partition, settings: settings(), epoch_base: 2 },
         Command::ConfigurePartition { partition, settings: settings() },
-        Command::Append { partition, batch: batch.build() },
+        Command::Append { partition, batch: batch.clone() },
+        Command::AppendToAll { partitions: vec![partition, PartitionId(6)], batch: several.clone() },
+        Command::OpenSubscription { partition, subscription: SubscriptionId::QUEUE, start: 0 },
+        Command::Settle {
+            partition,
+            subscription: SubscriptionId::QUEUE,
+            handed_out: 3,
+            settlements: vec![
+                Settlement { from: 1, to: 1, disposition: Disposition::Accept },
+                Settlement { from: 0, to: 0, disposition: Disposition::Release { failed: true } },
+            ],
+        },
+        Command::AppendTimed { partition, deadlines: vec![(0, 5_000), (3, 4_000)], batch: several.clone() },
+        Command::RemoveTimers { partition, rows: vec![TimerRow { at: 4_000, offset: 8 }] },
+        Command::Together {
+            commands: vec![
+                Command::Append { partition, batch: batch.clone() },
+                Command::Trim { partition, log_start: 0 },
+            ],
+        },
+        Command::OpenSubscription { partition, subscription: SubscriptionId(1), start: 0 },
+        Command::CloseSubscription { partition, subscription: SubscriptionId(1) },
         Command::Trim { partition, log_start: 0 },
         Command::StoreGroup { group: "readers".into(), membership },
         Command::CommitOffsets { group: "readers".into(), offsets: vec![commit] },

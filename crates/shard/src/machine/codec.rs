@@ -7,15 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_model::command::TopicMeta;
 use weir_model::wire::{DecodeError, Reader, Writer};
-use weir_model::{NodeId, PartitionId, TopicId};
+use weir_model::{NodeId, PartitionId, SubscriptionId, TopicId};
 
-use super::{Machine, PARTITIONS_PER_CHUNK, Root};
+use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey};
 use crate::limits::DIGESTS_MAX;
 use crate::state::catalog::CatalogTopic;
 use crate::state::chunk::BucketKey;
 use crate::state::closed::ClosedPartitions;
 use crate::state::group::GroupState;
 use crate::state::partition::PartitionState;
+use crate::state::subscription::Subscription;
+use crate::state::timers::Timers;
 
 /// What a chunk holds. The numbers stand in checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +28,8 @@ pub(crate) enum ChunkKind {
     Partitions = 3,
     Groups = 4,
     Closed = 5,
+    Subscriptions = 6,
+    Timers = 7,
 }
 
 /// Which chunk.
@@ -38,7 +42,8 @@ pub(crate) struct ChunkId {
 
 impl ChunkKind {
     pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
-        [ChunkKind::Root, ChunkKind::Topics, ChunkKind::Partitions, ChunkKind::Groups, ChunkKind::Closed]
+        use ChunkKind::{Closed, Groups, Partitions, Root, Subscriptions, Timers, Topics};
+        [Root, Topics, Partitions, Groups, Closed, Subscriptions, Timers]
             .into_iter()
             .find(|kind| *kind as u8 == number)
     }
@@ -52,11 +57,15 @@ impl Machine {
         let closed = [(0, self.closed.changed_at())].into_iter().map(of(ChunkKind::Closed));
         let topics = self.catalog.chunks().map(|(key, c)| (key, c.changed_at())).map(of(ChunkKind::Topics));
         let partitions = self.partitions.iter().map(|(key, c)| (*key, c.changed_at()));
+        let subscriptions = self.subscriptions.iter().map(|(key, c)| (*key, c.changed_at()));
+        let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
         root.chain(topics)
             .chain(partitions.map(of(ChunkKind::Partitions)))
             .chain(groups.map(of(ChunkKind::Groups)))
             .chain(closed)
+            .chain(subscriptions.map(of(ChunkKind::Subscriptions)))
+            .chain(timers.map(of(ChunkKind::Timers)))
             .collect()
     }
 
@@ -72,6 +81,10 @@ impl Machine {
             ChunkKind::Partitions => {
                 self.partitions.get(&id.key).map(|c| encode_partitions(c.get())).unwrap_or_default()
             }
+            ChunkKind::Subscriptions => {
+                self.subscriptions.get(&id.key).map(|c| encode_subscriptions(c.get())).unwrap_or_default()
+            }
+            ChunkKind::Timers => self.timers.get(&id.key).map(|c| encode_timers(c.get())).unwrap_or_default(),
             ChunkKind::Groups => self
                 .groups
                 .chunks()
@@ -90,6 +103,8 @@ impl Machine {
             ChunkKind::Topics => self.load_topics(id.key, &mut reader, index)?,
             ChunkKind::Partitions => self.load_partitions(id.key, &mut reader, index)?,
             ChunkKind::Groups => self.load_groups(id.key, &mut reader, index)?,
+            ChunkKind::Subscriptions => self.load_subscriptions(id.key, &mut reader, index)?,
+            ChunkKind::Timers => self.load_timers(id.key, &mut reader, index)?,
         }
         reader.finish()
     }
@@ -118,6 +133,34 @@ impl Machine {
                 return Err(reader.error("a partition is there twice"));
             }
             self.put_partition(id, Arc::new(state), index);
+        }
+        Ok(())
+    }
+
+    fn load_subscriptions(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let subscriptions = reader.list(44, |r| {
+            let place = (PartitionId(r.u64()?), SubscriptionId(r.u64()?));
+            Ok((place, Subscription::decode(r)?))
+        })?;
+        for (place, state) in subscriptions {
+            if place.0.0 / PARTITIONS_PER_CHUNK != key {
+                return Err(reader.error("a subscription is in the wrong chunk"));
+            }
+            if !self.put_subscription(place, Arc::new(state), index) {
+                return Err(reader.error("a subscription is there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn load_timers(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for (id, timers) in reader.list(12, |r| Ok((PartitionId(r.u64()?), Timers::decode(r)?)))? {
+            if id.0 / PARTITIONS_PER_CHUNK != key || timers.is_empty() {
+                return Err(reader.error("a partition's deadlines are in the wrong chunk, or there are none"));
+            }
+            if !self.put_timers(id, Arc::new(timers), index) {
+                return Err(reader.error("a partition's deadlines are there twice"));
+            }
         }
         Ok(())
     }
@@ -197,6 +240,27 @@ pub(super) fn encode_partitions(partitions: &BTreeMap<PartitionId, Arc<Partition
     for (id, state) in partitions {
         out.u64(id.0);
         state.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_subscriptions(subscriptions: &BTreeMap<SubscriptionKey, Arc<Subscription>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(subscriptions.len() as u32);
+    for ((partition, id), state) in subscriptions {
+        out.u64(partition.0);
+        out.u64(id.0);
+        state.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_timers(all: &BTreeMap<PartitionId, Arc<Timers>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(all.len() as u32);
+    for (id, timers) in all {
+        out.u64(id.0);
+        timers.encode(&mut out);
     }
     out.finish()
 }

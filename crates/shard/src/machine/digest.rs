@@ -66,6 +66,14 @@ impl Machine {
             let digest = groups.digest(|groups| digest_of(&codec::encode_groups(groups)));
             chunk(ChunkId { kind: ChunkKind::Groups, key }, digest);
         }
+        for (key, subscriptions) in &mut self.subscriptions {
+            let digest = subscriptions.digest(|all| digest_of(&codec::encode_subscriptions(all)));
+            chunk(ChunkId { kind: ChunkKind::Subscriptions, key: *key }, digest);
+        }
+        for (key, timers) in &mut self.timers {
+            let digest = timers.digest(|all| digest_of(&codec::encode_timers(all)));
+            chunk(ChunkId { kind: ChunkKind::Timers, key: *key }, digest);
+        }
         fold.finish()
     }
 }

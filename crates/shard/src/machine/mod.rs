@@ -10,8 +10,10 @@ mod digest;
 mod groups;
 mod meta;
 mod partitions;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use weir_model::batch::StoredBatch;
 use weir_model::command::{Command, Outcome};
 use weir_model::entry::Entry;
-use weir_model::{NodeId, Offset, PartitionId, TimestampMs};
+use weir_model::{NodeId, Offset, PartitionId, SubscriptionId, TimestampMs};
 
 use crate::limits::{DIGESTS_MAX, MACHINE_VERSION_MAX};
 use crate::state::catalog::Catalog;
@@ -27,13 +29,18 @@ use crate::state::chunk::{Buckets, Chunk};
 use crate::state::closed::ClosedPartitions;
 use crate::state::group::GroupState;
 use crate::state::partition::{PartitionState, SegmentId};
+use crate::state::subscription::Subscription;
+use crate::state::timers::Timers;
 
 pub(crate) use codec::{ChunkId, ChunkKind};
+pub(crate) use subscriptions::SubscriptionKey;
 
 /// Partitions of one chunk of state: a change of one makes the next checkpoint write these.
 const PARTITIONS_PER_CHUNK: u64 = 64;
 
 type PartitionChunk = Chunk<BTreeMap<PartitionId, Arc<PartitionState>>>;
+type SubscriptionChunk = Chunk<BTreeMap<SubscriptionKey, Arc<Subscription>>>;
+type TimerChunk = Chunk<BTreeMap<PartitionId, Arc<Timers>>>;
 
 /// A shard's state. Cloning it clones pointers to its chunks.
 #[derive(Clone, Debug)]
@@ -44,6 +51,10 @@ pub struct Machine {
     catalog: Arc<Catalog>,
     partitions: BTreeMap<u64, PartitionChunk>,
     partition_count: usize,
+    /// In chunks as their partitions are.
+    subscriptions: BTreeMap<u64, SubscriptionChunk>,
+    /// Likewise; of partitions that have deadlines.
+    timers: BTreeMap<u64, TimerChunk>,
     closed: Chunk<ClosedPartitions>,
     groups: Buckets<String, Arc<GroupState>>,
 }
@@ -91,6 +102,10 @@ pub enum Effect {
         /// Segments that are wholly below, lowest first.
         segments_dropped: Vec<SegmentId>,
     },
+    /// An individual subscription appeared, changed or vanished.
+    SubscriptionChanged(PartitionId, SubscriptionId),
+    /// Deadlines of a partition's records changed.
+    TimersChanged(PartitionId),
     /// Topics changed.
     CatalogChanged,
     /// A group changed, appeared or vanished.
@@ -161,6 +176,8 @@ impl Machine {
             catalog: Arc::default(),
             partitions: BTreeMap::new(),
             partition_count: 0,
+            subscriptions: BTreeMap::new(),
+            timers: BTreeMap::new(),
             closed: Chunk::new(ClosedPartitions::default(), 0),
             groups: Buckets::default(),
         }
@@ -272,7 +289,28 @@ impl Machine {
             }
             Command::ClosePartition { partition } => self.close_partition(context, *partition, effects),
             Command::Append { partition, batch } => self.append(context, *partition, batch, effects),
+            Command::AppendToAll { partitions, batch } => {
+                self.append_to_all(context, partitions, batch, effects)
+            }
             Command::Trim { partition, log_start } => self.trim(context, *partition, *log_start, effects),
+
+            Command::AppendTimed { partition, deadlines, batch } => {
+                self.append_timed(context, *partition, deadlines, batch, effects)
+            }
+            Command::RemoveTimers { partition, rows } => {
+                self.remove_timers(context, *partition, rows, effects)
+            }
+            Command::Together { commands } => self.together(context, commands, effects)?,
+
+            Command::OpenSubscription { partition, subscription, start } => {
+                self.open_subscription(context, (*partition, *subscription), *start, effects)
+            }
+            Command::CloseSubscription { partition, subscription } => {
+                self.close_subscription(context, (*partition, *subscription), effects)
+            }
+            Command::Settle { partition, subscription, handed_out, settlements } => {
+                self.settle(context, (*partition, *subscription), *handed_out, settlements, effects)
+            }
 
             Command::StoreGroup { group, membership } => {
                 self.store_group(context, group, membership, effects)

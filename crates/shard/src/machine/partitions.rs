@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_model::command::{Outcome, Refusal};
+use weir_model::command::{Appended, Outcome, Refusal};
+use weir_model::entry::FAN_OUT_MAX;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId};
 
@@ -105,6 +106,11 @@ impl Machine {
             }
         }
         self.partition_count -= 1;
+        self.drop_subscriptions(context, id, effects);
+        if self.timers(id).is_some() {
+            self.drop_timers(id, context.index);
+            effects.push(Effect::TimersChanged(id));
+        }
         self.closed.change(context.index).insert(id);
         effects.push(Effect::PartitionClosed(id));
         Outcome::Done
@@ -117,17 +123,42 @@ impl Machine {
         batch: &Bytes,
         effects: &mut Vec<Effect>,
     ) -> Outcome {
+        match self.append_to(context, id, batch, effects) {
+            Ok(appended) => Outcome::Appended(appended),
+            Err(refusal) => Outcome::Refused(refusal),
+        }
+    }
+
+    pub(super) fn append_to_all(
+        &mut self,
+        context: Context,
+        partitions: &[PartitionId],
+        batch: &Bytes,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if partitions.len() > FAN_OUT_MAX {
+            return limit("partitions for one batch", FAN_OUT_MAX);
+        }
+        let append = |id: &PartitionId| self.append_to(context, *id, batch, effects);
+        Outcome::AppendedToAll(partitions.iter().map(append).collect())
+    }
+
+    pub(super) fn append_to(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        batch: &Bytes,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Appended, Refusal> {
         let leaderships = self.leaderships();
-        let Some(partition) = self.change_partition(id, context.index) else {
-            return Outcome::Refused(Refusal::UnknownPartition(id));
-        };
+        let partition = self.change_partition(id, context.index).ok_or(Refusal::UnknownPartition(id))?;
         match partition.append(batch, context.now, leaderships) {
             AppendResult::Stored { appended, batch, starts_segment } => {
                 effects.push(Effect::Appended { partition: id, batch, starts_segment });
-                Outcome::Appended(appended)
+                Ok(appended)
             }
-            AppendResult::Duplicate(appended) => Outcome::Appended(appended),
-            AppendResult::Refused(refusal) => Outcome::Refused(refusal),
+            AppendResult::Duplicate(appended) => Ok(appended),
+            AppendResult::Refused(refusal) => Err(refusal),
         }
     }
 
@@ -144,11 +175,12 @@ impl Machine {
         if let Some(segments_dropped) = partition.trim(log_start) {
             let log_start = partition.log_start;
             effects.push(Effect::Trimmed { partition: id, log_start, segments_dropped });
+            self.settle_trimmed(context, id, log_start, effects);
         }
         Outcome::Done
     }
 }
 
-fn chunk_of(id: PartitionId) -> u64 {
+pub(super) fn chunk_of(id: PartitionId) -> u64 {
     id.0 / PARTITIONS_PER_CHUNK
 }

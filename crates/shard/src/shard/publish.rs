@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weir_model::PartitionId;
 use weir_model::settings::PartitionSettings;
+use weir_model::{PartitionId, SubscriptionId};
 
 use super::Shard;
 use crate::files::{PartitionFiles, Retirement};
@@ -55,6 +55,8 @@ impl Shard {
                         self.files.retire(index, Retirement::Segments { partition, log_start, dropped });
                     }
                 }
+                Effect::SubscriptionChanged(partition, id) => self.show_subscription(partition, id),
+                Effect::TimersChanged(partition) => self.show_timers(partition),
                 Effect::CatalogChanged => catalog_changed = true,
                 Effect::GroupChanged(name) => self.show_group(name),
                 Effect::LeadChanged { leaderships, .. } => {
@@ -80,6 +82,22 @@ impl Shard {
         let view = Arc::new(PartitionView::new(id, &fresh, Arc::clone(&self.shown.leaderships), files));
         self.shown.partitions.write().insert(id, Arc::clone(&view));
         self.partitions.insert(id, view);
+    }
+
+    fn show_subscription(&self, partition: PartitionId, id: SubscriptionId) {
+        let mut subscriptions = self.shown.subscriptions.write();
+        match self.machine.subscription(partition, id) {
+            Some(state) => subscriptions.insert((partition, id), Arc::clone(state)),
+            None => subscriptions.remove(&(partition, id)),
+        };
+    }
+
+    fn show_timers(&self, partition: PartitionId) {
+        let mut shown = self.shown.timers.write();
+        match self.machine.timers(partition) {
+            Some(timers) => shown.insert(partition, Arc::clone(timers)),
+            None => shown.remove(&partition),
+        };
     }
 
     fn show_group(&self, name: String) {

@@ -32,6 +32,10 @@ impl Shard {
         *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
         *self.shown.groups.write() =
             self.machine.groups().map(|(name, group)| (name.clone(), Arc::clone(group))).collect();
+        *self.shown.subscriptions.write() =
+            self.machine.subscriptions().map(|(key, state)| (key, Arc::clone(state))).collect();
+        *self.shown.timers.write() =
+            self.machine.all_timers().map(|(id, timers)| (id, Arc::clone(timers))).collect();
         self.show_applied();
         self.remove_closed()
     }

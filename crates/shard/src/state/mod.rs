@@ -9,5 +9,8 @@ pub(crate) mod epochs;
 pub(crate) mod group;
 pub(crate) mod partition;
 pub(crate) mod producers;
+pub(crate) mod spans;
+pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
+pub(crate) mod timers;

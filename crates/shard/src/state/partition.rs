@@ -254,6 +254,11 @@ pub(crate) fn trim_segments(
     dropped
 }
 
+/// Records of a batch; none of bytes that are no batch.
+pub(crate) fn record_count(batch: &Bytes) -> u32 {
+    BatchHeader::parse(batch).map_or(0, |header| u32::try_from(header.record_count).unwrap_or(0))
+}
+
 /// The header, if the batch may be appended. Its CRC was checked before it was proposed.
 fn checked_header(batch: &Bytes) -> Result<BatchHeader, Refusal> {
     let malformed = |why: &str| Refusal::MalformedBatch(format!("the batch is malformed: {why}"));

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use weir_model::{PartitionId, TimestampMs};
+use weir_model::{PartitionId, SubscriptionId, TimestampMs};
 
+use crate::machine::SubscriptionKey;
 use crate::state::catalog::Catalog;
 use crate::state::group::GroupState;
+use crate::state::subscription::Subscription;
+use crate::state::timers::Timers;
 
 pub use observer::{AppendObserver, ObserverGuard};
 pub use partition::PartitionView;
@@ -32,6 +35,8 @@ pub(crate) struct Shown {
     pub partitions: RwLock<BTreeMap<PartitionId, Arc<PartitionView>>>,
     pub catalog: RwLock<Arc<Catalog>>,
     pub groups: RwLock<BTreeMap<String, Arc<GroupState>>>,
+    pub timers: RwLock<BTreeMap<PartitionId, Arc<Timers>>>,
+    pub subscriptions: RwLock<BTreeMap<SubscriptionKey, Arc<Subscription>>>,
     pub applied_index: AtomicU64,
     pub entry_time: AtomicI64,
     /// How many leaderships there have been; all partitions' epochs follow from it.
@@ -60,6 +65,23 @@ impl ShardView {
     /// All topics, if this is the meta shard.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.shown.catalog.read())
+    }
+
+    /// An individual subscription of a partition, as it is now.
+    pub fn subscription(&self, partition: PartitionId, id: SubscriptionId) -> Option<Arc<Subscription>> {
+        self.shown.subscriptions.read().get(&(partition, id)).cloned()
+    }
+
+    /// All individual subscriptions of a partition, as they are now.
+    pub fn subscriptions(&self, partition: PartitionId) -> Vec<(SubscriptionId, Arc<Subscription>)> {
+        let all = (partition, SubscriptionId(0))..=(partition, SubscriptionId(u64::MAX));
+        let shown = self.shown.subscriptions.read();
+        shown.range(all).map(|((_, id), state)| (*id, Arc::clone(state))).collect()
+    }
+
+    /// The deadlines of a partition's records, as they are now; none if there are none.
+    pub fn timers(&self, partition: PartitionId) -> Option<Arc<Timers>> {
+        self.shown.timers.read().get(&partition).cloned()
     }
 
     /// A group, as it is now.

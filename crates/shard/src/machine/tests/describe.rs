@@ -2,28 +2,45 @@
 
 use std::fmt::Write;
 
-use weir_model::command::{Outcome, TopicMeta};
+use weir_model::SubscriptionId;
+use weir_model::command::{Appended, Outcome, TopicMeta};
 
 use crate::machine::{Effect, Machine};
 use crate::state::partition::PartitionState;
+use crate::state::subscription::Subscription;
 
 pub(super) fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done => "done".into(),
-        Outcome::Appended(a) => format!(
-            "{} {}..={} epoch {} time {} start {}",
-            if a.duplicate { "already at" } else { "appended at" },
-            a.base_offset,
-            a.last_offset,
-            a.leader_epoch,
-            a.time,
-            a.log_start
-        ),
+        Outcome::Appended(a) => appended(a),
+        Outcome::AppendedToAll(all) => {
+            let each = all.iter().map(|one| match one {
+                Ok(a) => appended(a),
+                Err(refusal) => format!("refused: {refusal}"),
+            });
+            each.collect::<Vec<_>>().join("; ")
+        }
+        Outcome::Together(all) => {
+            let each: Vec<String> = all.iter().map(self::outcome).collect();
+            format!("together: {}", each.join("; "))
+        }
         Outcome::Topic(meta) => format!("topic {}", topic(meta)),
         Outcome::ProducerIds { first } => format!("producer ids from {first}"),
         Outcome::Digest { index, digest } => format!("digest of entry {index} is {digest:016x}"),
         Outcome::Refused(refusal) => format!("refused: {refusal}"),
     }
+}
+
+fn appended(a: &Appended) -> String {
+    format!(
+        "{} {}..={} epoch {} time {} start {}",
+        if a.duplicate { "already at" } else { "appended at" },
+        a.base_offset,
+        a.last_offset,
+        a.leader_epoch,
+        a.time,
+        a.log_start
+    )
 }
 
 fn topic(meta: &TopicMeta) -> String {
@@ -48,6 +65,10 @@ pub(super) fn effect(effect: &Effect) -> String {
             let dropped: Vec<String> = segments_dropped.iter().map(|id| id.to_string()).collect();
             format!("partition {partition} starts at {log_start}, segments dropped [{}]", dropped.join(" "))
         }
+        Effect::SubscriptionChanged(partition, id) => {
+            format!("partition {partition} subscription {id} changed")
+        }
+        Effect::TimersChanged(partition) => format!("partition {partition} deadlines changed"),
         Effect::CatalogChanged => "catalog changed".into(),
         Effect::GroupChanged(name) => format!("group {name} changed"),
         Effect::LeadChanged { node, leaderships } => format!("node {node} leads, leadership {leaderships}"),
@@ -76,6 +97,12 @@ pub(super) fn state(machine: &Machine) -> String {
     for (id, state) in machine.partitions() {
         writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();
         partition(&mut out, state);
+        for row in machine.timers(id).iter().flat_map(|timers| timers.iter()) {
+            writeln!(out, "  record {} at time {}", row.offset, row.at).unwrap();
+        }
+        for ((_, subscription), state) in machine.subscriptions().filter(|((of, _), _)| *of == id) {
+            subscribed(&mut out, subscription, state);
+        }
     }
     let mut groups: Vec<_> = machine.groups().collect();
     groups.sort_by_key(|(name, _)| *name);
@@ -114,5 +141,18 @@ fn partition(out: &mut String, state: &PartitionState) {
             .map(|batch| format!("{}-{}@{}", batch.first_sequence, batch.last_sequence, batch.base_offset))
             .collect();
         writeln!(out, "  producer {id} epoch {}: {}", producer.epoch, batches.join(" ")).unwrap();
+    }
+}
+
+fn subscribed(out: &mut String, id: SubscriptionId, state: &Subscription) {
+    writeln!(out, "  subscription {id}: head {} handed out {}", state.head(), state.handed_out()).unwrap();
+    for (from, to) in state.settled_runs() {
+        writeln!(out, "    settled {from}..={to}").unwrap();
+    }
+    for (from, to, marks) in state.marked_runs() {
+        let dead = marks.dead.map(|reason| format!(" dead: {reason:?}")).unwrap_or_default();
+        let (failures, returns, order) = (marks.failures, marks.returns, marks.order);
+        writeln!(out, "    back {from}..={to}: failures {failures} returns {returns} order {order}{dead}")
+            .unwrap();
     }
 }

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use bytes::Bytes;
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
 use weir_model::settings::PartitionSettings;
-use weir_model::{NodeId, PartitionId, ShardId, TopicId};
+use weir_model::subscription::{DeadReason, Disposition, Settlement};
+use weir_model::timer::TimerRow;
+use weir_model::{NodeId, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 use super::batches::batch;
 
@@ -115,6 +117,47 @@ pub(super) fn command(line: &str) -> Command {
         "append" => Command::Append { partition: words.partition(), batch: batch_of(&words) },
         "trim" => Command::Trim { partition: words.partition(), log_start: words.number(2) },
 
+        "append-to-all" => Command::AppendToAll {
+            partitions: words.text(1).split(',').map(|id| PartitionId(parse(id, line))).collect(),
+            batch: batch_of(&words),
+        },
+        "append-timed" => Command::AppendTimed {
+            partition: words.partition(),
+            deadlines: words.plain[2..]
+                .iter()
+                .filter(|text| text.contains('@'))
+                .map(|text| deadline(text, line))
+                .collect(),
+            batch: batch_of(&words),
+        },
+        "remove-timers" => Command::RemoveTimers {
+            partition: words.partition(),
+            rows: words.plain[2..]
+                .iter()
+                .map(|text| deadline::<i64>(text, line))
+                .map(|(offset, at)| TimerRow { at, offset })
+                .collect(),
+        },
+        "together" => {
+            let commands = line.trim_start().trim_start_matches("together").split('&');
+            Command::Together { commands: commands.map(command).collect() }
+        }
+        "subscribe" => Command::OpenSubscription {
+            partition: words.partition(),
+            subscription: SubscriptionId(words.number(2)),
+            start: words.option("start", 0),
+        },
+        "unsubscribe" => Command::CloseSubscription {
+            partition: words.partition(),
+            subscription: SubscriptionId(words.number(2)),
+        },
+        "settle" => Command::Settle {
+            partition: words.partition(),
+            subscription: SubscriptionId(words.number(2)),
+            handed_out: words.option("handed-out", 0),
+            settlements: words.plain[3..].iter().map(|text| settlement(text, line)).collect(),
+        },
+
         "store-group" => Command::StoreGroup { group: name(), membership: membership(&words) },
         "commit" => {
             let commit = |(place_text, offset): (&&str, &&str)| {
@@ -133,6 +176,30 @@ pub(super) fn command(line: &str) -> Command {
         "drop-topic-offsets" => Command::DropTopicOffsets { topic_id: topic() },
         other => panic!("there is no command '{other}'"),
     }
+}
+
+/// `3@1000`: record 3 at time 1000.
+fn deadline<T: FromStr>(text: &str, line: &str) -> (T, TimestampMs) {
+    let (record, at) = text.split_once('@').unwrap_or_else(|| panic!("'{text}' in '{line}'"));
+    (parse(record, line), parse(at, line))
+}
+
+/// `accept:3` or `release:3-7`: what becomes of a record, or of a run of them.
+fn settlement(text: &str, line: &str) -> Settlement {
+    let (what, run) = text.split_once(':').unwrap_or_else(|| panic!("'{text}' in '{line}'"));
+    let (from, to) = run.split_once('-').unwrap_or((run, run));
+    let reject = |reason| Disposition::Reject { reason };
+    let disposition = match what {
+        "accept" => Disposition::Accept,
+        "release" => Disposition::Release { failed: false },
+        "fail" => Disposition::Release { failed: true },
+        "reject" => reject(DeadReason::Rejected),
+        "expire" => reject(DeadReason::Expired),
+        "drop" => reject(DeadReason::MaxLength),
+        "give-up" => reject(DeadReason::DeliveryLimit),
+        _ => panic!("nothing is done by '{what}' in '{line}'"),
+    };
+    Settlement { from: parse(from, line), to: parse(to, line), disposition }
 }
 
 fn batch_of(words: &Words) -> Bytes {

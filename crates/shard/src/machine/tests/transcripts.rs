@@ -84,7 +84,7 @@ macro_rules! transcript {
     ($($name:ident)*) => { $(#[test] fn $name() { check(stringify!($name)); })* };
 }
 
-transcript! { appends catalog epochs groups partitions producers rolls trims }
+transcript! { appends catalog epochs fan_out groups partitions producers rolls subscriptions timers together trims }
 
 #[test]
 fn every_transcript_is_run() {
@@ -94,6 +94,19 @@ fn every_transcript_is_run() {
         .filter_map(|name| name.strip_suffix(".txt").map(str::to_owned))
         .collect();
     files.sort();
-    let run = ["appends", "catalog", "epochs", "groups", "partitions", "producers", "rolls", "trims"];
+    let run = [
+        "appends",
+        "catalog",
+        "epochs",
+        "fan_out",
+        "groups",
+        "partitions",
+        "producers",
+        "rolls",
+        "subscriptions",
+        "timers",
+        "together",
+        "trims",
+    ];
     assert_eq!(files, run);
 }

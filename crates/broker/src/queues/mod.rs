@@ -1,0 +1,55 @@
+//! Queues: topics whose records are handed out one by one and settled one by one.
+//!
+//! A queue that somebody uses has an actor on the node that leads it: a task with the queue's
+//! [`weir_dispatch::Dispatcher`], which reads records, hands them to consumers, and proposes what was settled. It
+//! ends with the leadership, and when nobody has used it for a while. What must outlive it is in the shard's state.
+
+mod actor;
+mod record;
+mod registry;
+mod sink;
+
+pub use actor::{QueueFigures, QueueGone, QueueRef};
+pub use record::QueueRecord;
+pub use sink::{QueueDeliveries, QueueDelivery};
+pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
+
+pub(crate) use registry::Queues;
+
+use std::time::Duration;
+
+use weir_model::TimestampMs;
+
+/// How a queue behaves, as its declaration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Records that came back come first, in the order in which they came back; otherwise each has its original
+    /// position again.
+    pub returns_in_turn: bool,
+    /// A record whose delivery failed more often than this is dead.
+    pub failures_max: Option<u16>,
+    /// Only one consumer gets records, until it is gone.
+    pub single_active: bool,
+    /// Records wait at most this long, in milliseconds.
+    pub ttl_ms: Option<TimestampMs>,
+    /// More records than this do not wait: the first ones go.
+    pub records_max: Option<u64>,
+    /// Records leased at a time, over all consumers.
+    pub leased_max: usize,
+    /// The actor ends when nobody has used the queue for this long.
+    pub idle: Duration,
+}
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions {
+            returns_in_turn: false,
+            failures_max: None,
+            single_active: false,
+            ttl_ms: None,
+            records_max: None,
+            leased_max: 1_000_000,
+            idle: Duration::from_secs(60),
+        }
+    }
+}

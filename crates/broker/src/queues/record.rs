@@ -1,0 +1,95 @@
+//! Records as queues hand them out: read from the log, decoded, with what their dispatcher must know.
+
+use bytes::{Bytes, BytesMut};
+use weir_compression::decompress;
+use weir_dispatch::Waiting;
+use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, split_batches};
+use weir_model::{Offset, TimestampMs};
+use weir_shard::{PartitionView, ReadError};
+
+/// Header of a record that expires: when, in milliseconds since 1970, eight bytes big-endian.
+pub const EXPIRES_HEADER: &str = "weir.expires";
+
+/// A batch is opened up to this size.
+const OPENED_BYTES_MAX: usize = 64 << 20;
+
+/// What a record takes beside its key, value and headers.
+const RECORD_OVERHEAD_BYTES: usize = 128;
+
+/// A record of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueRecord {
+    /// As it is stored.
+    pub record: Record,
+    /// From when on nobody gets it any more.
+    pub expires_at: Option<TimestampMs>,
+}
+
+impl QueueRecord {
+    /// A record of a queue in which none waits longer than `ttl_ms`.
+    pub(crate) fn new(record: Record, ttl_ms: Option<TimestampMs>) -> QueueRecord {
+        let own = record.headers.iter().rev().find(|header| header.key == EXPIRES_HEADER);
+        let own = own.and_then(|header| header.value.as_deref()?.try_into().ok()).map(i64::from_be_bytes);
+        let by_queue = ttl_ms.map(|ttl| record.timestamp.saturating_add(ttl));
+        let expires_at = [own, by_queue].into_iter().flatten().min();
+        QueueRecord { record, expires_at }
+    }
+}
+
+impl Waiting for QueueRecord {
+    fn bytes(&self) -> usize {
+        let len = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        let headers = self.record.headers.iter().map(|header| header.key.len() + len(&header.value) + 32);
+        RECORD_OVERHEAD_BYTES + len(&self.record.key) + len(&self.record.value) + headers.sum::<usize>()
+    }
+
+    fn expires_at(&self) -> Option<TimestampMs> {
+        self.expires_at
+    }
+}
+
+/// Records of a run of a partition's log.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// All that there are from where the reading began up to `next`.
+    pub records: Vec<(Offset, QueueRecord)>,
+    /// Where to read on.
+    pub next: Offset,
+}
+
+/// Reads and decodes records from an offset on, about so many bytes of them, at least one batch.
+pub(crate) fn read_run(
+    view: &PartitionView,
+    from: Offset,
+    max_bytes: usize,
+    ttl_ms: Option<TimestampMs>,
+    cached_only: bool,
+) -> Result<Run, ReadError> {
+    let read = view.read(from, max_bytes, cached_only)?;
+    let corrupt = |why: String| ReadError::Corrupt { offset: from, why };
+    let bytes = in_one_piece(read.chunks);
+    let mut records = Vec::new();
+    for (header, batch) in split_batches(&bytes).map_err(|error| corrupt(error.to_string()))? {
+        let codec = header.compression().ok_or_else(|| corrupt("an unknown codec".into()))?;
+        let section = decompress(codec, &batch.slice(BATCH_HEADER_BYTES..), OPENED_BYTES_MAX)
+            .map_err(|error| corrupt(error.to_string()))?;
+        for record in decode_records(&header, section) {
+            let record = record.map_err(|error| corrupt(error.to_string()))?;
+            if record.offset >= from {
+                records.push((record.offset, QueueRecord::new(record, ttl_ms)));
+            }
+        }
+    }
+    Ok(Run { records, next: read.next_offset })
+}
+
+fn in_one_piece(mut chunks: Vec<Bytes>) -> Bytes {
+    match chunks.len() {
+        1 => chunks.remove(0),
+        _ => {
+            let mut whole = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
+            chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+            whole.freeze()
+        }
+    }
+}

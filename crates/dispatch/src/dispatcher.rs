@@ -1,0 +1,348 @@
+//! The dispatcher: lanes on one side, consumers on the other, leases between them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Bound;
+
+use weir_model::subscription::{DeadReason, Disposition, Marks};
+use weir_model::{Offset, TimestampMs};
+
+use crate::consumers::Consumers;
+use crate::lane::{Lane, Next};
+use crate::types::{
+    ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId,
+    Place, SubscribeError, UnknownLease, Waiting, Want,
+};
+
+/// A record that is with somebody.
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    marks: Marks,
+}
+
+/// One queue in its leader's memory. See the crate's description.
+pub struct Dispatcher<R> {
+    options: Options,
+    lanes: BTreeMap<LaneNumber, Lane<R>>,
+    consumers: Consumers,
+    /// Owner by owner, so that one who goes gives back what it has without a look at the others.
+    leases: BTreeMap<(OwnerId, Place), Lease>,
+    /// Records that somebody must publish elsewhere.
+    dead: VecDeque<Dead>,
+}
+
+impl<R> fmt::Debug for Dispatcher<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("options", &self.options)
+            .field("lanes", &self.lanes.len())
+            .field("consumers", &self.consumers.len())
+            .field("leases", &self.leases.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Waiting> Dispatcher<R> {
+    /// A queue at the beginning of a leadership.
+    pub fn new(options: Options) -> Dispatcher<R> {
+        Dispatcher {
+            options,
+            lanes: BTreeMap::new(),
+            consumers: Consumers::new(options.single_active),
+            leases: BTreeMap::new(),
+            dead: VecDeque::new(),
+        }
+    }
+
+    /// Adds a lane, unless there is one of this number.
+    pub fn add_lane(&mut self, number: LaneNumber, start: LaneStart) {
+        if self.lanes.contains_key(&number) {
+            return;
+        }
+        let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn);
+        for (from, to, reason, marks) in dead {
+            if self.options.dead_letters {
+                let places = (from..=to).map(|offset| Place { lane: number, offset });
+                self.dead.extend(places.map(|place| Dead { place, reason, marks }));
+            } else {
+                lane.settle(from, to, Disposition::Accept);
+            }
+        }
+        self.lanes.insert(number, lane);
+    }
+
+    /// The log of a lane has grown up to an offset.
+    pub fn appended(&mut self, lane: LaneNumber, end: Offset) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.appended(end);
+        }
+    }
+
+    /// Somebody wants records from here on.
+    pub fn subscribe(&mut self, consumer: NewConsumer) -> Result<ConsumerId, SubscribeError> {
+        self.consumers.add(consumer)
+    }
+
+    /// A consumer wants no more records. What was leased through it stays with its owner.
+    pub fn cancel(&mut self, consumer: ConsumerId) -> bool {
+        self.consumers.remove(consumer)
+    }
+
+    /// A consumer takes more records than it was said to.
+    pub fn add_credit(&mut self, consumer: ConsumerId, more: u32) {
+        self.consumers.add_credit(consumer, more);
+    }
+
+    /// An owner is gone: its consumers are, and what was leased to it comes back.
+    pub fn close_owner(&mut self, owner: OwnerId, failed: bool) {
+        for consumer in self.consumers.of(owner) {
+            self.consumers.remove(consumer);
+        }
+        for place in self.leased_to(owner) {
+            let _ = self.settle(owner, place, Disposition::Release { failed });
+        }
+    }
+
+    /// What is leased to an owner, rising by lane and offset.
+    pub fn leased_to(&self, owner: OwnerId) -> Vec<Place> {
+        let first = Place { lane: 0, offset: Offset::MIN };
+        let last = Place { lane: LaneNumber::MAX, offset: Offset::MAX };
+        self.leases.range((owner, first)..=(owner, last)).map(|((_, place), _)| *place).collect()
+    }
+
+    /// An owner says what becomes of a record that is leased to it.
+    pub fn settle(
+        &mut self,
+        owner: OwnerId,
+        place: Place,
+        disposition: Disposition,
+    ) -> Result<(), UnknownLease> {
+        let lease = self.leases.remove(&(owner, place)).ok_or(UnknownLease(place))?;
+        match disposition {
+            Disposition::Accept => self.note(place, Disposition::Accept),
+            Disposition::Reject { reason } => self.die(place, reason, lease.marks),
+            Disposition::Release { failed } => self.release(place, lease.marks, failed),
+        }
+        Ok(())
+    }
+
+    /// What is needed to go on. Nothing if nobody would get a record, or the next one is at hand.
+    pub fn wants(&mut self) -> Option<Want> {
+        if !self.consumers.is_anybody_willing() || self.leases.len() >= self.options.leased_max {
+            return None;
+        }
+        self.wants_first()
+    }
+
+    /// What is needed to see what comes first, whether or not anybody would get it.
+    pub fn wants_first(&mut self) -> Option<Want> {
+        for (number, lane) in self.lanes.iter_mut().rev() {
+            match lane.next() {
+                Next::Ready(_) => return None,
+                Next::Absent(offset) => return Some(Want::One(Place { lane: *number, offset })),
+                Next::Unread(offset) => return Some(Want::From(Place { lane: *number, offset })),
+                Next::Nothing => {}
+            }
+        }
+        None
+    }
+
+    /// What may be read ahead while others work: where the log of a lane goes on behind what is at hand.
+    pub fn wants_ahead(&self) -> Option<Want> {
+        let (bytes, records) = (self.options.window_bytes / 2, self.options.window_records / 2);
+        self.lanes.iter().rev().filter(|(_, lane)| lane.has_room(bytes, records)).find_map(
+            |(number, lane)| lane.unread_from().map(|offset| Want::From(Place { lane: *number, offset })),
+        )
+    }
+
+    /// Takes what was wanted from a lane's log: all records that there are from there up to `next`, rising. What
+    /// is not among them is not in the log any more.
+    pub fn supply(&mut self, lane: LaneNumber, records: impl IntoIterator<Item = (Offset, R)>, next: Offset) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.supply(records, next);
+        }
+    }
+
+    /// Takes a record that was wanted because it came back; none if it is not in the log any more.
+    pub fn supply_one(&mut self, place: Place, record: Option<R>) {
+        if let Some(lane) = self.lanes.get_mut(&place.lane) {
+            lane.supply_one(place.offset, record);
+        }
+    }
+
+    /// Hands out what is at hand to those who take it.
+    pub fn dispatch(&mut self, now: TimestampMs, out: &mut Vec<Delivery<R>>) {
+        while self.leases.len() < self.options.leased_max && self.consumers.is_anybody_willing() {
+            let Ok(Some(number)) = self.first_ready(now) else { return };
+            let Some((consumer, owner, settled)) = self.consumers.take_turn() else { return };
+            if let Some(delivery) = self.hand_out(number, Some(consumer), owner, settled) {
+                out.push(delivery);
+            }
+        }
+    }
+
+    /// Hands out one record to an owner that asks for it.
+    pub fn get(&mut self, owner: OwnerId, settled: bool, now: TimestampMs) -> Got<R> {
+        match self.first_ready(now) {
+            Err(want) => Got::Wanted(want),
+            Ok(None) => Got::Empty,
+            Ok(Some(number)) => self.hand_out(number, None, owner, settled).map_or(Got::Empty, Got::Record),
+        }
+    }
+
+    /// Takes out what has expired and comes first, as far as it is at hand.
+    pub fn expire(&mut self, now: TimestampMs) {
+        let _ = self.first_ready(now);
+    }
+
+    /// When the record that comes first expires, if it is at hand and does.
+    pub fn first_expires_at(&mut self) -> Option<TimestampMs> {
+        let lanes = self.lanes.values_mut().rev();
+        let firsts = lanes.filter_map(|lane| match lane.next() {
+            Next::Ready(_) => lane.peek().and_then(Waiting::expires_at),
+            _ => None,
+        });
+        firsts.min()
+    }
+
+    /// Takes out so many of the records that come first, of the lowest lane before all others, because there are too
+    /// many.
+    pub fn drop_first(&mut self, count: u64) {
+        for _ in 0..count {
+            let first = self.lanes.iter_mut().find_map(|(number, lane)| {
+                lane.drop_first().map(|(offset, marks)| (Place { lane: *number, offset }, marks))
+            });
+            let Some((place, marks)) = first else { return };
+            self.die(place, DeadReason::MaxLength, marks);
+        }
+    }
+
+    /// Settles everything that waits. Returns how many records that were.
+    pub fn purge(&mut self) -> u64 {
+        self.lanes.values_mut().map(Lane::purge).sum()
+    }
+
+    /// Records that wait for somebody.
+    pub fn ready(&self) -> u64 {
+        self.lanes.values().map(Lane::ready).sum()
+    }
+
+    /// Records that are with somebody.
+    pub fn leased(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Consumers, those without credit included.
+    pub fn consumers(&self) -> usize {
+        self.consumers.len()
+    }
+
+    /// The consumer that gets everything, where only one does.
+    pub fn active(&self) -> Option<ConsumerId> {
+        self.consumers.active()
+    }
+
+    /// The end of a lane's log, as far as the dispatcher was told.
+    pub fn end(&self, lane: LaneNumber) -> Option<Offset> {
+        self.lanes.get(&lane).map(Lane::end)
+    }
+
+    /// What is to be proposed for each lane, and is not asked for again.
+    pub fn take_changes(&mut self) -> Vec<(LaneNumber, LaneChanges)> {
+        let changes = self.lanes.iter_mut().map(|(number, lane)| (*number, lane.take_changes()));
+        changes.filter(|(_, changes)| !changes.is_empty()).collect()
+    }
+
+    /// Dead records that are to be published elsewhere, up to so many, oldest first. Whoever takes them says
+    /// [`Dispatcher::buried`] when that is done.
+    pub fn take_dead(&mut self, most: usize) -> Vec<Dead> {
+        self.dead.drain(..most.min(self.dead.len())).collect()
+    }
+
+    /// A dead record is where it belongs.
+    pub fn buried(&mut self, place: Place) {
+        self.note(place, Disposition::Accept);
+    }
+
+    /// The lane whose first record is handed out next and is at hand; what must be read before that is known.
+    /// Expired records are taken out on the way.
+    fn first_ready(&mut self, now: TimestampMs) -> Result<Option<LaneNumber>, Want> {
+        let mut above = Bound::Unbounded;
+        loop {
+            let Some((&number, lane)) = self.lanes.range_mut((Bound::Unbounded, above)).next_back() else {
+                return Ok(None);
+            };
+            match lane.next() {
+                Next::Nothing => above = Bound::Excluded(number),
+                Next::Absent(offset) => return Err(Want::One(Place { lane: number, offset })),
+                Next::Unread(offset) => return Err(Want::From(Place { lane: number, offset })),
+                Next::Ready(offset) => {
+                    let expires_at = lane.peek().and_then(Waiting::expires_at);
+                    if expires_at.is_none_or(|at| at > now) {
+                        return Ok(Some(number));
+                    }
+                    if let Some(taken) = lane.take() {
+                        self.die(Place { lane: number, offset }, DeadReason::Expired, taken.marks);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands out the first record of a lane, which is at hand.
+    fn hand_out(
+        &mut self,
+        number: LaneNumber,
+        consumer: Option<ConsumerId>,
+        owner: OwnerId,
+        settled: bool,
+    ) -> Option<Delivery<R>> {
+        let lane = self.lanes.get_mut(&number)?;
+        let Next::Ready(offset) = lane.next() else { return None };
+        let taken = lane.take()?;
+        let place = Place { lane: number, offset };
+        if settled {
+            self.note(place, Disposition::Accept);
+        } else {
+            self.leases.insert((owner, place), Lease { marks: taken.marks });
+        }
+        let (record, redelivered, marks) = (taken.record, taken.redelivered, taken.marks);
+        Some(Delivery { consumer, owner, place, record, redelivered, marks })
+    }
+
+    fn release(&mut self, place: Place, marks: Marks, failed: bool) {
+        let Some(lane) = self.lanes.get_mut(&place.lane) else { return };
+        let marks = Marks {
+            failures: marks.failures.saturating_add(u16::from(failed)),
+            returns: marks.returns.saturating_add(1),
+            order: lane.next_order(),
+            dead: None,
+        };
+        // The release is noted in any case: it is what counts the failure.
+        lane.settle(place.offset, place.offset, Disposition::Release { failed });
+        if self.options.failures_max.is_some_and(|max| marks.failures > max) {
+            self.die(place, DeadReason::DeliveryLimit, marks);
+        } else {
+            lane.give_back(place.offset, place.offset, marks);
+        }
+    }
+
+    /// Nobody gets this record any more.
+    fn die(&mut self, place: Place, reason: DeadReason, marks: Marks) {
+        if self.options.dead_letters {
+            self.note(place, Disposition::Reject { reason });
+            self.dead.push_back(Dead { place, reason, marks: Marks { dead: Some(reason), ..marks } });
+        } else {
+            self.note(place, Disposition::Accept);
+        }
+    }
+
+    fn note(&mut self, place: Place, disposition: Disposition) {
+        if let Some(lane) = self.lanes.get_mut(&place.lane) {
+            lane.settle(place.offset, place.offset, disposition);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,554 @@
+//! The dispatcher: by hand where an order matters, and at random against a model of the replicated state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use proptest::prelude::*;
+use weir_model::subscription::Settlement;
+
+use super::*;
+use crate::consumers::Gate;
+
+/// A record that may expire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Note {
+    offset: Offset,
+    expires_at: Option<TimestampMs>,
+}
+
+impl Waiting for Note {
+    fn bytes(&self) -> usize {
+        100
+    }
+
+    fn expires_at(&self) -> Option<TimestampMs> {
+        self.expires_at
+    }
+}
+
+/// The replicated state of one lane, record by record.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    end: Offset,
+    handed_out: Offset,
+    settled: BTreeSet<Offset>,
+    marks: BTreeMap<Offset, Marks>,
+    order: u64,
+    holes: BTreeSet<Offset>,
+    expiring: BTreeMap<Offset, TimestampMs>,
+}
+
+impl Log {
+    fn note(&self, offset: Offset) -> Option<Note> {
+        let there = offset < self.end && !self.holes.contains(&offset);
+        there.then(|| Note { offset, expires_at: self.expiring.get(&offset).copied() })
+    }
+
+    fn apply(&mut self, changes: LaneChanges) {
+        self.handed_out = self.handed_out.max(changes.handed_out);
+        for Settlement { from, to, disposition } in changes.settlements {
+            assert!(from <= to && to < self.end, "{from}..={to} of {}", self.end);
+            for offset in from..=to {
+                assert!(!self.settled.contains(&offset), "{offset} is settled twice");
+                let marks = self.marks.entry(offset).or_default();
+                match disposition {
+                    Disposition::Accept => {
+                        self.marks.remove(&offset);
+                        self.settled.insert(offset);
+                    }
+                    Disposition::Release { failed } => {
+                        marks.failures += u16::from(failed);
+                        marks.returns += 1;
+                        marks.order = self.order;
+                    }
+                    Disposition::Reject { reason } => marks.dead = marks.dead.or(Some(reason)),
+                }
+            }
+            self.order += 1;
+        }
+    }
+
+    fn start(&self) -> LaneStart {
+        let head = (0..self.end).find(|offset| !self.settled.contains(offset)).unwrap_or(self.end);
+        LaneStart {
+            head,
+            end: self.end,
+            handed_out: self.handed_out,
+            settled: self.settled.range(head..).map(|offset| (*offset, *offset)).collect(),
+            marked: self.marks.iter().map(|(offset, marks)| (*offset, *offset, *marks)).collect(),
+        }
+    }
+
+    fn unsettled(&self) -> usize {
+        self.end as usize - self.settled.len()
+    }
+}
+
+/// A dispatcher and the log that it works on.
+struct Queue {
+    dispatcher: Dispatcher<Note>,
+    options: Options,
+    lanes: BTreeMap<LaneNumber, Log>,
+    now: TimestampMs,
+}
+
+const OWNER: OwnerId = OwnerId(1);
+
+fn consumer(owner: OwnerId, credit: u32) -> NewConsumer {
+    NewConsumer { owner, credit: Some(credit), priority: 0, exclusive: false, settled: false, gate: None }
+}
+
+impl Queue {
+    fn new(options: Options, lanes: LaneNumber) -> Queue {
+        let lanes = (0..lanes).map(|number| (number, Log::default())).collect();
+        let mut queue = Queue { dispatcher: Dispatcher::new(options), options, lanes, now: 0 };
+        queue.restart();
+        queue
+    }
+
+    /// Another leader begins with what is replicated.
+    fn restart(&mut self) {
+        self.commit();
+        self.dispatcher = Dispatcher::new(self.options);
+        for (number, log) in &self.lanes {
+            self.dispatcher.add_lane(*number, log.start());
+        }
+    }
+
+    fn append(&mut self, lane: LaneNumber, count: Offset) {
+        let log = self.lanes.get_mut(&lane).unwrap();
+        log.end += count;
+        self.dispatcher.appended(lane, log.end);
+    }
+
+    fn commit(&mut self) {
+        for (lane, changes) in self.dispatcher.take_changes() {
+            self.lanes.get_mut(&lane).unwrap().apply(changes);
+        }
+    }
+
+    fn read(&mut self, want: Want) {
+        match want {
+            Want::From(Place { lane, offset }) => {
+                let log = &self.lanes[&lane];
+                let next = (offset + 7).min(log.end);
+                let notes: Vec<_> = (offset..next).filter_map(|at| Some((at, log.note(at)?))).collect();
+                self.dispatcher.supply(lane, notes, next);
+            }
+            Want::One(place) => {
+                let note = self.lanes[&place.lane].note(place.offset);
+                self.dispatcher.supply_one(place, note);
+            }
+        }
+    }
+
+    /// Lets everybody have what they take.
+    fn run(&mut self) -> Vec<Delivery<Note>> {
+        let mut out = Vec::new();
+        loop {
+            self.dispatcher.dispatch(self.now, &mut out);
+            let Some(want) = self.dispatcher.wants() else { break };
+            self.read(want);
+        }
+        self.commit();
+        out
+    }
+
+    /// As [`Queue::run`]: the offsets of lane 0.
+    fn offsets(&mut self) -> Vec<Offset> {
+        self.run().iter().map(|delivery| delivery.place.offset).collect()
+    }
+
+    fn settle(&mut self, offset: Offset, disposition: Disposition) {
+        self.dispatcher.settle(OWNER, Place { lane: 0, offset }, disposition).unwrap();
+    }
+
+    fn get(&mut self) -> Option<Delivery<Note>> {
+        loop {
+            match self.dispatcher.get(OWNER, false, self.now) {
+                Got::Record(delivery) => return Some(delivery),
+                Got::Empty => return None,
+                Got::Wanted(want) => self.read(want),
+            }
+        }
+    }
+}
+
+const RELEASE: Disposition = Disposition::Release { failed: false };
+const FAIL: Disposition = Disposition::Release { failed: true };
+const REJECT: Disposition = Disposition::Reject { reason: DeadReason::Rejected };
+
+#[test]
+fn credit_is_all_that_a_consumer_gets() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.append(0, 10);
+    let id = queue.dispatcher.subscribe(consumer(OWNER, 3)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2]);
+    assert_eq!((queue.dispatcher.ready(), queue.dispatcher.leased()), (7, 3));
+    queue.settle(1, Disposition::Accept);
+    assert_eq!(queue.offsets(), [0; 0], "credit is given back by whoever settles");
+    queue.dispatcher.add_credit(id, 2);
+    assert_eq!(queue.offsets(), [3, 4]);
+    assert!(queue.dispatcher.cancel(id));
+    queue.dispatcher.add_credit(id, 2);
+    assert_eq!((queue.offsets(), queue.dispatcher.leased()), (vec![], 4), "leases stay with their owner");
+}
+
+#[test]
+fn what_comes_back_has_its_original_position() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.append(0, 6);
+    let id = queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2, 3]);
+    queue.settle(2, RELEASE);
+    queue.settle(0, FAIL);
+    queue.dispatcher.add_credit(id, 3);
+    let back = queue.run();
+    let seen: Vec<_> = back.iter().map(|d| (d.place.offset, d.redelivered, d.marks.failures)).collect();
+    assert_eq!(seen, [(0, true, 1), (2, true, 0), (4, false, 0)]);
+}
+
+#[test]
+fn returns_in_turn_come_first_in_the_order_in_which_they_came_back() {
+    let options = Options { returns_in_turn: true, ..Options::default() };
+    let mut queue = Queue::new(options, 1);
+    queue.append(0, 6);
+    let id = queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2, 3]);
+    [3, 0, 2].into_iter().for_each(|offset| queue.settle(offset, RELEASE));
+    queue.dispatcher.add_credit(id, 2);
+    assert_eq!(queue.offsets(), [3, 0]);
+    // The next leader knows the order, and that what was leased may have been seen.
+    queue.restart();
+    queue.dispatcher.subscribe(consumer(OWNER, 10)).unwrap();
+    let seen: Vec<_> = queue.run().iter().map(|d| (d.place.offset, d.redelivered)).collect();
+    assert_eq!(seen, [(3, true), (0, true), (2, true), (1, true), (4, false), (5, false)]);
+}
+
+#[test]
+fn consumers_take_turns_and_higher_priorities_come_first() {
+    let mut queue = Queue::new(Options::default(), 1);
+    let mut add = |priority, credit| {
+        let new = NewConsumer { priority, ..consumer(OWNER, credit) };
+        queue.dispatcher.subscribe(new).unwrap()
+    };
+    let (a, b, high) = (add(0, 3), add(0, 3), add(5, 2));
+    queue.append(0, 20);
+    let turns: Vec<_> = queue.run().iter().map(|delivery| delivery.consumer.unwrap()).collect();
+    assert_eq!(turns, [high, high, a, b, a, b, a, b]);
+}
+
+#[test]
+fn only_one_is_active_and_the_next_takes_over() {
+    let options = Options { single_active: true, ..Options::default() };
+    let mut queue = Queue::new(options, 1);
+    let first = queue.dispatcher.subscribe(consumer(OwnerId(1), 2)).unwrap();
+    let second = queue.dispatcher.subscribe(consumer(OwnerId(2), 10)).unwrap();
+    queue.append(0, 5);
+    assert_eq!(queue.offsets(), [0, 1], "nobody else gets anything while it is there");
+    queue.dispatcher.close_owner(OwnerId(1), true);
+    assert_eq!((queue.dispatcher.active(), first == second), (Some(second), false));
+    let seen: Vec<_> = queue.run().iter().map(|d| (d.place.offset, d.marks.failures)).collect();
+    assert_eq!(seen, [(0, 1), (1, 1), (2, 0), (3, 0), (4, 0)]);
+}
+
+#[test]
+fn whoever_consumes_exclusively_is_alone() {
+    let mut queue = Queue::new(Options::default(), 1);
+    let exclusive = || NewConsumer { exclusive: true, ..consumer(OWNER, 1) };
+    let id = queue.dispatcher.subscribe(exclusive()).unwrap();
+    assert_eq!(queue.dispatcher.subscribe(consumer(OWNER, 1)), Err(SubscribeError::Exclusive));
+    queue.dispatcher.cancel(id);
+    queue.dispatcher.subscribe(consumer(OWNER, 1)).unwrap();
+    assert_eq!(queue.dispatcher.subscribe(exclusive()), Err(SubscribeError::NotAlone));
+}
+
+#[test]
+fn a_gate_that_is_shut_keeps_only_its_own_consumers_waiting() {
+    struct Slots(AtomicI64);
+    impl Gate for Slots {
+        fn take(&self) -> bool {
+            self.0
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| (left > 0).then_some(left - 1))
+                .is_ok()
+        }
+    }
+    let mut queue = Queue::new(Options::default(), 1);
+    let slots = Arc::new(Slots(AtomicI64::new(2)));
+    let gate: Arc<dyn Gate> = slots.clone();
+    let gated = NewConsumer { gate: Some(gate), credit: None, ..consumer(OwnerId(1), 0) };
+    let a = queue.dispatcher.subscribe(gated.clone()).unwrap();
+    let b = queue.dispatcher.subscribe(gated).unwrap();
+    let free = queue.dispatcher.subscribe(consumer(OwnerId(2), 3)).unwrap();
+    queue.append(0, 20);
+    let turns = |queue: &mut Queue| -> Vec<_> { queue.run().iter().map(|d| d.consumer.unwrap()).collect() };
+    assert_eq!(turns(&mut queue), [a, b, free, free, free]);
+    slots.0.store(1, Ordering::SeqCst);
+    assert_eq!(turns(&mut queue), [a]);
+}
+
+#[test]
+fn the_highest_lane_comes_first() {
+    let mut queue = Queue::new(Options::default(), 3);
+    queue.append(0, 2);
+    queue.append(2, 2);
+    let id = queue.dispatcher.subscribe(consumer(OWNER, 3)).unwrap();
+    let lanes = |queue: &mut Queue| -> Vec<_> {
+        queue.run().iter().map(|d| (d.place.lane, d.place.offset)).collect()
+    };
+    assert_eq!(lanes(&mut queue), [(2, 0), (2, 1), (0, 0)]);
+    queue.append(1, 1);
+    queue.dispatcher.add_credit(id, 5);
+    assert_eq!(lanes(&mut queue), [(1, 0), (0, 1)]);
+}
+
+#[test]
+fn too_many_failures_are_the_end_of_a_record() {
+    let options = Options { failures_max: Some(2), dead_letters: true, ..Options::default() };
+    let mut queue = Queue::new(options, 1);
+    queue.append(0, 1);
+    for failures in 0..3 {
+        let delivery = queue.get().unwrap();
+        assert_eq!(delivery.marks.failures, failures);
+        queue.settle(0, FAIL);
+    }
+    assert_eq!((queue.get(), queue.dispatcher.ready()), (None, 0));
+    queue.commit();
+    assert_eq!(queue.lanes[&0].unsettled(), 1, "it waits for somebody who publishes it");
+    queue.restart();
+    let dead = queue.dispatcher.take_dead(10);
+    assert_eq!((dead.len(), dead[0].reason, dead[0].marks.failures), (1, DeadReason::DeliveryLimit, 3));
+    assert!(queue.get().is_none());
+    queue.dispatcher.buried(dead[0].place);
+    queue.commit();
+    assert_eq!(queue.lanes[&0].unsettled(), 0);
+}
+
+#[test]
+fn expired_records_are_never_handed_out() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.lanes.get_mut(&0).unwrap().expiring.extend([(0, 10), (2, 20)]);
+    queue.append(0, 4);
+    queue.now = 9;
+    assert_eq!(queue.get().unwrap().place.offset, 0);
+    queue.settle(0, RELEASE);
+    queue.now = 10;
+    assert_eq!(queue.get().unwrap().place.offset, 1, "not one that came back too late either");
+    queue.read(Want::From(Place { lane: 0, offset: 2 }));
+    assert_eq!(queue.dispatcher.first_expires_at(), Some(20));
+    queue.now = 20;
+    queue.dispatcher.expire(20);
+    queue.commit();
+    assert_eq!(queue.lanes[&0].settled, BTreeSet::from([0, 2]));
+    assert_eq!(queue.dispatcher.ready(), 1);
+}
+
+#[test]
+fn dropping_takes_what_comes_first_read_or_not() {
+    let options = Options { dead_letters: true, ..Options::default() };
+    let mut queue = Queue::new(options, 2);
+    queue.append(1, 3);
+    queue.append(0, 20);
+    queue.dispatcher.drop_first(12);
+    assert_eq!((queue.dispatcher.ready(), queue.dispatcher.take_dead(100).len()), (11, 12));
+    let id = queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
+    let seen: Vec<_> = queue.run().iter().map(|d| (d.place.lane, d.place.offset)).collect();
+    assert_eq!(seen, [(1, 0), (1, 1), (1, 2), (0, 12)]);
+    queue.settle(12, RELEASE);
+    queue.dispatcher.drop_first(2);
+    queue.dispatcher.add_credit(id, 1);
+    assert_eq!(queue.offsets(), [14]);
+}
+
+#[test]
+fn purging_leaves_what_is_leased() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.append(0, 20);
+    queue.dispatcher.subscribe(consumer(OWNER, 3)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2]);
+    queue.settle(1, RELEASE);
+    assert_eq!((queue.dispatcher.purge(), queue.dispatcher.ready(), queue.dispatcher.leased()), (18, 0, 2));
+    queue.commit();
+    assert_eq!(queue.lanes[&0].unsettled(), 2);
+    queue.settle(0, RELEASE);
+    queue.append(0, 1);
+    queue.commit();
+    assert_eq!(queue.dispatcher.ready(), 2);
+}
+
+#[test]
+fn what_is_not_in_the_log_any_more_is_settled() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.lanes.get_mut(&0).unwrap().holes.extend([0, 3, 4, 9]);
+    queue.append(0, 10);
+    queue.dispatcher.subscribe(consumer(OWNER, 100)).unwrap();
+    assert_eq!(queue.offsets(), [1, 2, 5, 6, 7, 8]);
+    assert_eq!((queue.dispatcher.ready(), queue.lanes[&0].unsettled()), (0, 6));
+    queue.lanes.get_mut(&0).unwrap().holes.insert(5);
+    queue.settle(5, RELEASE);
+    assert!(queue.get().is_none());
+    queue.commit();
+    assert_eq!(queue.lanes[&0].unsettled(), 5);
+}
+
+#[test]
+fn nobody_settles_what_is_not_leased_to_him() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.append(0, 2);
+    let place = queue.get().unwrap().place;
+    let error = queue.dispatcher.settle(OwnerId(2), place, Disposition::Accept);
+    assert_eq!(error, Err(UnknownLease(place)));
+    queue.settle(0, Disposition::Accept);
+    assert!(queue.dispatcher.settle(OWNER, place, RELEASE).is_err());
+}
+
+#[test]
+fn no_more_is_leased_than_allowed() {
+    let options = Options { leased_max: 3, ..Options::default() };
+    let mut queue = Queue::new(options, 1);
+    queue.append(0, 10);
+    let unbounded = NewConsumer { credit: None, ..consumer(OWNER, 0) };
+    queue.dispatcher.subscribe(unbounded).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2]);
+    queue.settle(0, Disposition::Accept);
+    assert_eq!(queue.offsets(), [3]);
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(LaneNumber, Offset),
+    Subscribe(u64, u32, i32),
+    Credit(u32),
+    Settle(usize, Disposition),
+    CloseOwner(u64),
+    Get(u64),
+    Drop(u64),
+    Purge,
+    Bury,
+    Wait(TimestampMs),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let disposition = prop_oneof![
+        4 => Just(Disposition::Accept), 3 => Just(RELEASE), 2 => Just(FAIL), 1 => Just(REJECT),
+    ];
+    prop_oneof![
+        6 => (0u8..2, 1i64..12).prop_map(|(lane, count)| Step::Append(lane, count)),
+        2 => (0u64..4, 0u32..5, 0i32..2).prop_map(|(owner, credit, priority)| Step::Subscribe(owner, credit, priority)),
+        4 => (1u32..6).prop_map(Step::Credit),
+        12 => (0usize..8, disposition).prop_map(|(which, disposition)| Step::Settle(which, disposition)),
+        1 => (0u64..4).prop_map(Step::CloseOwner),
+        2 => (0u64..4).prop_map(Step::Get),
+        1 => (1u64..4).prop_map(Step::Drop),
+        1 => Just(Step::Purge),
+        2 => Just(Step::Bury),
+        1 => (1i64..20).prop_map(Step::Wait),
+        1 => Just(Step::Restart),
+    ]
+}
+
+proptest! {
+    /// Nothing settled comes again, nothing is with two at once, nothing is lost, and the counts are right.
+    #[test]
+    fn every_record_is_in_one_place(
+        steps in proptest::collection::vec(step(), 1..80),
+        returns_in_turn in any::<bool>(),
+        dead_letters in any::<bool>(),
+        failures_max in proptest::option::of(0u16..3),
+        expiring in proptest::collection::btree_map(0i64..60, 0i64..60, 0..8),
+    ) {
+        let options = Options { returns_in_turn, dead_letters, failures_max, leased_max: 12, ..Options::default() };
+        let mut queue = Queue::new(options, 2);
+        for log in queue.lanes.values_mut() {
+            log.expiring = expiring.clone();
+        }
+        let mut leased: BTreeMap<Place, OwnerId> = BTreeMap::new();
+        let mut consumers: Vec<ConsumerId> = Vec::new();
+        let mut dying: Vec<Dead> = Vec::new();
+        for step in steps {
+            let mut handed: Vec<Delivery<Note>> = Vec::new();
+            match step {
+                Step::Append(lane, count) => queue.append(lane, count),
+                Step::Subscribe(owner, credit, priority) => {
+                    let new = NewConsumer { priority, ..consumer(OwnerId(owner), credit) };
+                    consumers.push(queue.dispatcher.subscribe(new).unwrap());
+                }
+                Step::Credit(more) => consumers.iter().for_each(|id| queue.dispatcher.add_credit(*id, more)),
+                Step::Settle(which, disposition) => {
+                    let chosen = leased.iter().nth(which).map(|(place, owner)| (*place, *owner));
+                    if let Some((place, owner)) = chosen {
+                        leased.remove(&place);
+                        queue.dispatcher.settle(owner, place, disposition).unwrap();
+                    }
+                }
+                Step::CloseOwner(owner) => {
+                    queue.dispatcher.close_owner(OwnerId(owner), true);
+                    leased.retain(|_, of| *of != OwnerId(owner));
+                }
+                Step::Get(owner) => loop {
+                    match queue.dispatcher.get(OwnerId(owner), false, queue.now) {
+                        Got::Wanted(want) => queue.read(want),
+                        Got::Empty => break,
+                        Got::Record(delivery) => {
+                            handed.push(delivery);
+                            break;
+                        }
+                    }
+                },
+                Step::Drop(count) => queue.dispatcher.drop_first(count),
+                Step::Purge => {
+                    let ready = queue.dispatcher.ready();
+                    prop_assert_eq!(queue.dispatcher.purge(), ready);
+                }
+                Step::Bury => {
+                    dying.extend(queue.dispatcher.take_dead(2));
+                    if let Some(dead) = dying.pop() {
+                        queue.dispatcher.buried(dead.place);
+                    }
+                }
+                Step::Wait(ms) => queue.now += ms,
+                Step::Restart => {
+                    queue.restart();
+                    leased.clear();
+                    consumers.clear();
+                    dying.clear();
+                }
+            }
+            handed.extend(queue.run());
+            for delivery in handed {
+                let log = &queue.lanes[&delivery.place.lane];
+                prop_assert!(!log.settled.contains(&delivery.place.offset), "{:?} was settled", delivery.place);
+                prop_assert_eq!(delivery.record.offset, delivery.place.offset);
+                prop_assert!(delivery.record.expires_at.is_none_or(|at| at > queue.now));
+                let noted = log.marks.get(&delivery.place.offset).copied().unwrap_or_default();
+                prop_assert_eq!((noted.failures, noted.returns), (delivery.marks.failures, delivery.marks.returns));
+                prop_assert!(leased.insert(delivery.place, delivery.owner).is_none(), "leased to two");
+            }
+            prop_assert_eq!(queue.dispatcher.leased(), leased.len());
+            let dead: usize = queue.lanes.values()
+                .map(|log| log.marks.values().filter(|marks| marks.dead.is_some()).count()).sum();
+            let unsettled: usize = queue.lanes.values().map(Log::unsettled).sum();
+            prop_assert_eq!(queue.dispatcher.ready() as usize + leased.len() + dead, unsettled);
+        }
+        // In the end everybody gives back what he has, and one who takes everything gets all that is left.
+        for owner in 0..4 {
+            queue.dispatcher.close_owner(OwnerId(owner), false);
+        }
+        queue.restart();
+        let expected = queue.dispatcher.ready();
+        let all = NewConsumer { credit: None, settled: true, ..consumer(OwnerId(9), 0) };
+        queue.dispatcher.subscribe(all).unwrap();
+        let mut got = queue.run();
+        let expired = expected - got.len() as u64;
+        prop_assert!(expired as usize <= 2 * expiring.len());
+        got.dedup_by_key(|delivery| delivery.place);
+        prop_assert_eq!(got.len() as u64 + expired, expected);
+        prop_assert_eq!(queue.dispatcher.ready(), 0);
+        if !dead_letters {
+            prop_assert_eq!(queue.lanes.values().map(Log::unsettled).sum::<usize>(), 0);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! One lane: what of its log comes next, and what came back.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_model::Offset;
+use weir_model::subscription::{DeadReason, Disposition, Marks, Settlement};
+
+use crate::types::{LaneChanges, LaneStart, Waiting};
+
+/// Records that came back whose content is kept for the moment until they are handed out again.
+const AT_HAND_MAX: usize = 64;
+
+/// What comes next in a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This record, which is at hand.
+    Ready(Offset),
+    /// This record, once it is read.
+    Absent(Offset),
+    /// Whatever the log has from this offset on, once it is read.
+    Unread(Offset),
+    /// Nothing.
+    Nothing,
+}
+
+/// A record that is handed out.
+pub(crate) struct Taken<R> {
+    pub record: R,
+    pub marks: Marks,
+    pub redelivered: bool,
+}
+
+pub(crate) struct Lane<R> {
+    /// The log's end.
+    end: Offset,
+    /// Read ahead, rising. Handed out from its front.
+    window: VecDeque<(Offset, R)>,
+    window_bytes: usize,
+    /// Where to read on. Nothing from here on was ever looked at by this leader.
+    unread: Offset,
+    /// Runs at or behind `unread`, or in the window, that are not to be handed out from the log.
+    skip: VecDeque<(Offset, Offset)>,
+    /// What is noted of records that are handed out from the log: runs, rising.
+    past: VecDeque<(Offset, Offset, Marks)>,
+    /// What came back, by the order in which it is handed out again: runs of the same marks.
+    returned: BTreeMap<(u64, Offset), (Offset, Marks)>,
+    at_hand: BTreeMap<Offset, R>,
+    returns_in_turn: bool,
+    next_order: u64,
+    /// Records below may have been handed out by an earlier leader.
+    handed_out_before: Offset,
+    /// What was told last.
+    handed_out_told: Offset,
+    handed_out: Offset,
+    changes: Vec<Settlement>,
+    /// Neither settled nor dead nor leased.
+    ready: u64,
+}
+
+impl<R: Waiting> Lane<R> {
+    /// A lane at the beginning of a leadership, and its dead records.
+    pub(crate) fn new(
+        start: LaneStart,
+        returns_in_turn: bool,
+    ) -> (Lane<R>, Vec<(Offset, Offset, DeadReason, Marks)>) {
+        let run_len = |from: Offset, to: Offset| (to - from + 1) as u64;
+        let settled: u64 = start.settled.iter().map(|(from, to)| run_len(*from, *to)).sum();
+        let mut lane = Lane {
+            end: start.end,
+            window: VecDeque::new(),
+            window_bytes: 0,
+            unread: start.head,
+            skip: VecDeque::new(),
+            past: VecDeque::new(),
+            returned: BTreeMap::new(),
+            at_hand: BTreeMap::new(),
+            returns_in_turn,
+            next_order: 0,
+            handed_out_before: start.handed_out,
+            handed_out_told: start.handed_out,
+            handed_out: start.handed_out,
+            changes: Vec::new(),
+            ready: ((start.end - start.head).max(0) as u64).saturating_sub(settled),
+        };
+        let mut skip = start.settled;
+        let mut dead = Vec::new();
+        for (from, to, marks) in start.marked {
+            lane.next_order = lane.next_order.max(marks.order + 1);
+            if let Some(reason) = marks.dead {
+                lane.ready -= run_len(from, to);
+                dead.push((from, to, reason, marks));
+                skip.push((from, to));
+            } else if returns_in_turn {
+                lane.returned.insert((marks.order, from), (to, marks));
+                skip.push((from, to));
+            } else {
+                lane.past.push_back((from, to, marks));
+            }
+        }
+        skip.sort_unstable();
+        lane.skip = skip.into();
+        (lane, dead)
+    }
+
+    pub(crate) fn ready(&self) -> u64 {
+        self.ready
+    }
+
+    pub(crate) fn end(&self) -> Offset {
+        self.end
+    }
+
+    /// The log has grown.
+    pub(crate) fn appended(&mut self, end: Offset) {
+        if end > self.end {
+            self.ready += (end - self.end) as u64;
+            self.end = end;
+        }
+    }
+
+    /// What is handed out next.
+    pub(crate) fn next(&mut self) -> Next {
+        if let Some((_, from)) = self.returned.keys().next() {
+            return if self.at_hand.contains_key(from) { Next::Ready(*from) } else { Next::Absent(*from) };
+        }
+        self.drop_skipped();
+        match self.window.front() {
+            Some((offset, _)) => Next::Ready(*offset),
+            None => self.unread_from().map_or(Next::Nothing, Next::Unread),
+        }
+    }
+
+    /// The first record of the log that is not read and may be handed out.
+    pub(crate) fn unread_from(&self) -> Option<Offset> {
+        let mut at = self.unread;
+        while let Some((_, to)) = self.skipped_from(at).filter(|(from, _)| *from <= at) {
+            at = to + 1;
+        }
+        (at < self.end).then_some(at)
+    }
+
+    /// Whether the window has room for more.
+    pub(crate) fn has_room(&self, bytes: usize, records: usize) -> bool {
+        self.window_bytes < bytes && self.window.len() < records
+    }
+
+    /// Takes records that were read from the log, rising: all that there are from where they were wanted up to
+    /// `next`. What is not among them is not in the log any more, and settled.
+    pub(crate) fn supply(&mut self, records: impl IntoIterator<Item = (Offset, R)>, next: Offset) {
+        let (mut at, next) = (self.unread, next.min(self.end));
+        for (offset, record) in records {
+            if offset < at || offset >= next {
+                continue;
+            }
+            self.lose(at, offset - 1);
+            if !self.is_skipped(offset) {
+                self.window_bytes += record.bytes();
+                self.window.push_back((offset, record));
+            }
+            at = offset + 1;
+        }
+        self.lose(at, next - 1);
+        self.unread = self.unread.max(next);
+    }
+
+    /// Settles those of a run that were to be handed out and are not in the log.
+    fn lose(&mut self, from: Offset, to: Offset) {
+        let mut at = from;
+        while at <= to {
+            match self.skipped_from(at) {
+                Some((first, last)) if first <= at => at = last + 1,
+                next => {
+                    let end = next.map_or(to, |(first, _)| to.min(first - 1));
+                    self.ready -= (end - at + 1) as u64;
+                    self.settle(at, end, Disposition::Accept);
+                    at = end + 1;
+                }
+            }
+        }
+    }
+
+    /// Takes a record that came back; none if it is not in the log any more.
+    pub(crate) fn supply_one(&mut self, offset: Offset, record: Option<R>) {
+        match record {
+            Some(record) => {
+                if self.at_hand.len() >= AT_HAND_MAX {
+                    self.at_hand.pop_last();
+                }
+                self.at_hand.insert(offset, record);
+            }
+            None => {
+                if let Some((_, from)) = self.returned.keys().next()
+                    && *from == offset
+                {
+                    self.pop_returned();
+                    self.ready -= 1;
+                    self.settle(offset, offset, Disposition::Accept);
+                }
+            }
+        }
+    }
+
+    /// A look at what [`Lane::next`] said is ready.
+    pub(crate) fn peek(&self) -> Option<&R> {
+        match self.returned.keys().next() {
+            Some((_, from)) => self.at_hand.get(from),
+            None => self.window.front().map(|(_, record)| record),
+        }
+    }
+
+    /// Hands out what [`Lane::next`] said is ready.
+    pub(crate) fn take(&mut self) -> Option<Taken<R>> {
+        if let Some((_, from)) = self.returned.keys().next().copied() {
+            let record = self.at_hand.remove(&from)?;
+            let marks = self.pop_returned()?;
+            self.ready -= 1;
+            return Some(Taken { record, marks, redelivered: true });
+        }
+        let (offset, record) = self.window.pop_front()?;
+        self.window_bytes -= record.bytes();
+        self.ready -= 1;
+        self.handed_out = self.handed_out.max(offset + 1);
+        let marks = self.past_of(offset);
+        let redelivered = marks.is_some() || offset < self.handed_out_before;
+        Some(Taken { record, marks: marks.unwrap_or_default(), redelivered })
+    }
+
+    /// Takes out what comes first, whether or not it is read.
+    pub(crate) fn drop_first(&mut self) -> Option<(Offset, Marks)> {
+        let next = self.next();
+        let offset = match next {
+            Next::Nothing => return None,
+            Next::Ready(offset) | Next::Absent(offset) | Next::Unread(offset) => offset,
+        };
+        self.ready -= 1;
+        self.at_hand.remove(&offset);
+        if let Some(marks) = self.pop_returned() {
+            return Some((offset, marks));
+        }
+        match self.window.pop_front() {
+            Some((_, record)) => self.window_bytes -= record.bytes(),
+            None => self.unread = offset + 1,
+        }
+        Some((offset, self.past_of(offset).unwrap_or_default()))
+    }
+
+    /// Notes what becomes of a run of records, none of which is ready.
+    pub(crate) fn settle(&mut self, from: Offset, to: Offset, disposition: Disposition) {
+        match self.changes.last_mut() {
+            // What is given back together stays together: the order among returns is that of these runs.
+            Some(last) if last.to + 1 == from && last.disposition == disposition => last.to = to,
+            _ => self.changes.push(Settlement { from, to, disposition }),
+        }
+    }
+
+    /// A run of records with the same marks comes back.
+    pub(crate) fn give_back(&mut self, from: Offset, to: Offset, marks: Marks) {
+        let key = if self.returns_in_turn { marks.order } else { 0 };
+        self.returned.insert((key, from), (to, marks));
+        self.ready += (to - from + 1) as u64;
+    }
+
+    /// The order number of the next release.
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order - 1
+    }
+
+    /// Settles everything that is ready. Returns how many records that were.
+    pub(crate) fn purge(&mut self) -> u64 {
+        let purged = self.ready;
+        let returned = std::mem::take(&mut self.returned);
+        for ((_, from), (to, _)) in returned {
+            self.settle(from, to, Disposition::Accept);
+        }
+        let window = std::mem::take(&mut self.window);
+        for (offset, _) in window {
+            self.settle(offset, offset, Disposition::Accept);
+        }
+        let mut at = self.unread;
+        for (from, to) in std::mem::take(&mut self.skip) {
+            if from > at {
+                self.settle(at, from - 1, Disposition::Accept);
+            }
+            at = at.max(to + 1);
+        }
+        if at < self.end {
+            self.settle(at, self.end - 1, Disposition::Accept);
+        }
+        self.at_hand.clear();
+        self.past.clear();
+        (self.window_bytes, self.ready) = (0, 0);
+        self.unread = self.end;
+        purged
+    }
+
+    /// What is to be proposed.
+    pub(crate) fn take_changes(&mut self) -> LaneChanges {
+        let news = self.handed_out > self.handed_out_told;
+        self.handed_out_told = self.handed_out;
+        let handed_out = if news { self.handed_out } else { 0 };
+        LaneChanges { handed_out, settlements: std::mem::take(&mut self.changes) }
+    }
+
+    fn pop_returned(&mut self) -> Option<Marks> {
+        let ((order, from), (to, marks)) = self.returned.pop_first()?;
+        if from < to {
+            self.returned.insert((order, from + 1), (to, marks));
+        }
+        Some(marks)
+    }
+
+    /// Forgets what lies before the window, or what is read next.
+    fn drop_skipped(&mut self) {
+        let at = self.window.front().map_or(self.unread, |(offset, _)| *offset);
+        while self.skip.front().is_some_and(|(_, to)| *to < at) {
+            self.skip.pop_front();
+        }
+    }
+
+    fn is_skipped(&self, offset: Offset) -> bool {
+        self.skipped_from(offset).is_some_and(|(from, _)| from <= offset)
+    }
+
+    /// The first run to be skipped that ends at or behind an offset. They do not lie in each other.
+    fn skipped_from(&self, offset: Offset) -> Option<(Offset, Offset)> {
+        self.skip.get(self.skip.partition_point(|(_, to)| *to < offset)).copied()
+    }
+
+    fn past_of(&mut self, offset: Offset) -> Option<Marks> {
+        while self.past.front().is_some_and(|(_, to, _)| *to < offset) {
+            self.past.pop_front();
+        }
+        self.past.front().filter(|(from, _, _)| *from <= offset).map(|(_, _, marks)| *marks)
+    }
+}
