@@ -8,6 +8,7 @@
 //! * [`names`]: what may be a topic's or a group's name.
 //! * [`batch`]: the record batch, the only form in which records are stored.
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
+//! * [`routing`]: exchanges and bindings.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`entry`]: a list of commands as it stands in the journal.
 //! * [`wire`]: the bounded little-endian encoding that entries and checkpoints share.
@@ -17,6 +18,7 @@ pub mod command;
 pub mod entry;
 pub mod ids;
 pub mod names;
+pub mod routing;
 pub mod settings;
 pub mod wire;
 
