@@ -8,6 +8,7 @@
 //! * [`names`]: what may be a topic's or a group's name.
 //! * [`batch`]: the record batch, the only form in which records are stored.
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
+//! * [`routing`]: exchanges and bindings.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`subscription`]: what is said of records that are settled one by one.
 //! * [`timer`]: deadlines of stored records.
@@ -19,6 +20,7 @@ pub mod command;
 pub mod entry;
 pub mod ids;
 pub mod names;
+pub mod routing;
 pub mod settings;
 pub mod subscription;
 pub mod timer;
