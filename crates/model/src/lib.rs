@@ -5,13 +5,15 @@
 //! that is defined here.
 //!
 //! * [`ids`]: nodes, shards, topics, partitions.
-//! * [`names`]: what may be a topic's or a group's name.
+//! * [`names`]: what may be the name of a topic, a group, a namespace or a user.
 //! * [`batch`]: the record batch, the only form in which records are stored.
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
+//! * [`access`]: namespaces, users and permissions as they are stored.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`entry`]: a list of commands as it stands in the journal.
 //! * [`wire`]: the bounded little-endian encoding that entries and checkpoints share.
 
+pub mod access;
 pub mod batch;
 pub mod command;
 pub mod entry;
