@@ -9,6 +9,9 @@ from .processes import TICKS_PER_SECOND
 
 PAGE_CACHE_ONLY = "1"
 
+# How often the page cache was emptied: whoever reads from it afterwards has to fill it again.
+drops = 0
+
 
 def describe() -> str:
     cpu = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
@@ -52,6 +55,8 @@ def _data_files(directory: Path) -> list[Path]:
 
 def drop_page_cache(directory: Path) -> str:
     """Empties the page cache of everything under a directory, and says by which means."""
+    global drops
+    drops += 1
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text(PAGE_CACHE_ONLY)

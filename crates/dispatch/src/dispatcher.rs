@@ -8,7 +8,7 @@ use weir_model::subscription::{DeadReason, Disposition, Marks};
 use weir_model::{Offset, TimestampMs};
 
 use crate::consumers::Consumers;
-use crate::lane::{Lane, Next};
+use crate::lane::{DeadRun, Lane, Next};
 use crate::types::{
     ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId,
     Place, SubscribeError, UnknownLease, Waiting, Want,
@@ -60,7 +60,7 @@ impl<R: Waiting> Dispatcher<R> {
             return;
         }
         let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn);
-        for (from, to, reason, marks) in dead {
+        for DeadRun { from, to, reason, marks } in dead {
             if self.options.dead_letters {
                 let places = (from..=to).map(|offset| Place { lane: number, offset });
                 self.dead.extend(places.map(|place| Dead { place, reason, marks }));

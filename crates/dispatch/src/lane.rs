@@ -30,6 +30,15 @@ pub(crate) struct Taken<R> {
     pub redelivered: bool,
 }
 
+/// Records that were already dead when a leadership began.
+pub(crate) struct DeadRun {
+    pub from: Offset,
+    /// The last one.
+    pub to: Offset,
+    pub reason: DeadReason,
+    pub marks: Marks,
+}
+
 pub(crate) struct Lane<R> {
     /// The log's end.
     end: Offset,
@@ -59,10 +68,7 @@ pub(crate) struct Lane<R> {
 
 impl<R: Waiting> Lane<R> {
     /// A lane at the beginning of a leadership, and its dead records.
-    pub(crate) fn new(
-        start: LaneStart,
-        returns_in_turn: bool,
-    ) -> (Lane<R>, Vec<(Offset, Offset, DeadReason, Marks)>) {
+    pub(crate) fn new(start: LaneStart, returns_in_turn: bool) -> (Lane<R>, Vec<DeadRun>) {
         let run_len = |from: Offset, to: Offset| (to - from + 1) as u64;
         let settled: u64 = start.settled.iter().map(|(from, to)| run_len(*from, *to)).sum();
         let mut lane = Lane {
@@ -88,7 +94,7 @@ impl<R: Waiting> Lane<R> {
             lane.next_order = lane.next_order.max(marks.order + 1);
             if let Some(reason) = marks.dead {
                 lane.ready -= run_len(from, to);
-                dead.push((from, to, reason, marks));
+                dead.push(DeadRun { from, to, reason, marks });
                 skip.push((from, to));
             } else if returns_in_turn {
                 lane.returned.insert((marks.order, from), (to, marks));

@@ -23,6 +23,9 @@ macro_rules! targets {
 }
 
 targets! {
+    amqp_frames,
+    amqp_methods,
+    amqp_tables,
     configuration,
     decompress,
     entry,

@@ -5,16 +5,18 @@
 //! that is defined here.
 //!
 //! * [`ids`]: nodes, shards, topics, partitions.
-//! * [`names`]: what may be a topic's or a group's name.
+//! * [`names`]: what may be the name of a topic, a group, a namespace or a user.
 //! * [`batch`]: the record batch, the only form in which records are stored.
-//! * [`queue`], [`routing`]: queues, exchanges and bindings.
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
+//! * [`queue`], [`routing`]: queues, exchanges and bindings.
+//! * [`access`]: namespaces, users and permissions as they are stored.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`subscription`]: what is said of records that are settled one by one.
 //! * [`timer`]: deadlines of stored records.
 //! * [`entry`]: a list of commands as it stands in the journal.
 //! * [`wire`]: the bounded little-endian encoding that entries and checkpoints share.
 
+pub mod access;
 pub mod batch;
 pub mod command;
 pub mod entry;

@@ -8,6 +8,16 @@ pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 /// Longest name of a group, member, or client, in bytes.
 pub const GROUP_NAME_BYTES_MAX: usize = 1024;
 
+/// Longest name of a namespace, in bytes: as much as an AMQP short string holds.
+pub const NAMESPACE_NAME_BYTES_MAX: usize = 255;
+
+/// Longest name of a user, in bytes: as much as an AMQP short string holds, as which a message names
+/// its sender.
+pub const USER_NAME_BYTES_MAX: usize = 255;
+
+/// Longest tag of a user or a namespace, in bytes.
+pub const TAG_BYTES_MAX: usize = 255;
+
 /// Why a name was refused, in words for the person who chose it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidName {
@@ -63,4 +73,43 @@ pub fn check_group_name(name: &str) -> Result<(), InvalidName> {
         });
     }
     Ok(())
+}
+
+/// Checks a namespace's name: 1 to [`NAMESPACE_NAME_BYTES_MAX`] bytes without control characters.
+pub fn check_namespace_name(name: &str) -> Result<(), InvalidName> {
+    check_short_string("namespace name", name, NAMESPACE_NAME_BYTES_MAX)
+}
+
+/// Checks a user's name: 1 to [`USER_NAME_BYTES_MAX`] bytes without control characters, of which SASL
+/// PLAIN uses the zero byte to part the name from the password.
+pub fn check_user_name(name: &str) -> Result<(), InvalidName> {
+    check_short_string("user name", name, USER_NAME_BYTES_MAX)
+}
+
+/// Checks a tag: 1 to [`TAG_BYTES_MAX`] bytes without control characters, nor a comma, at which lists
+/// of tags are parted.
+pub fn check_tag(tag: &str) -> Result<(), InvalidName> {
+    if tag.contains(',') {
+        return Err(InvalidName {
+            why: format!("the tag '{tag}' contains a comma; give several tags instead"),
+        });
+    }
+    check_short_string("tag", tag, TAG_BYTES_MAX)
+}
+
+fn check_short_string(what: &str, name: &str, bytes_max: usize) -> Result<(), InvalidName> {
+    if name.is_empty() {
+        return Err(InvalidName { why: format!("the {what} is empty; give it at least one character") });
+    }
+    if name.len() > bytes_max {
+        return Err(InvalidName {
+            why: format!("the {what} is {} bytes long; at most {bytes_max} are allowed", name.len()),
+        });
+    }
+    match name.chars().find(|c| c.is_control()) {
+        Some(c) => Err(InvalidName {
+            why: format!("the {what} {name:?} contains the control character {c:?}; leave it out"),
+        }),
+        None => Ok(()),
+    }
 }
