@@ -68,21 +68,7 @@ impl Connection {
         self.drop_exclusive().await;
         if told.is_some() {
             // A peer that is still sending would otherwise be cut off before it reads why.
-            let _ = tokio::time::timeout(CLOSING, self.until_closed(read, buffer)).await;
-        }
-    }
-
-    async fn until_closed<R: AsyncRead + Unpin>(&self, read: &mut R, buffer: &mut BytesMut) {
-        while let Some(Ok(frame)) = next_frame(read, buffer, self.agreed.frame_max).await {
-            if frame.frame_type == FrameType::Method
-                && frame.channel == 0
-                && matches!(
-                    Method::decode(frame.payload),
-                    Ok(Method::ConnectionCloseOk(_) | Method::ConnectionClose(_))
-                )
-            {
-                return;
-            }
+            let _ = tokio::time::timeout(CLOSING, until_closed(read, buffer, self.agreed.frame_max)).await;
         }
     }
 
@@ -92,6 +78,21 @@ impl Connection {
             if let Err(error) = self.front.broker.delete_topic(id).await {
                 tracing::debug!(%error, %id, "an exclusive queue could not be deleted");
             }
+        }
+    }
+}
+
+/// Reads on until the peer has closed the connection too.
+async fn until_closed<R: AsyncRead + Unpin>(read: &mut R, buffer: &mut BytesMut, frame_max: u32) {
+    while let Some(Ok(frame)) = next_frame(read, buffer, frame_max).await {
+        if frame.frame_type == FrameType::Method
+            && frame.channel == 0
+            && matches!(
+                Method::decode(frame.payload),
+                Ok(Method::ConnectionCloseOk(_) | Method::ConnectionClose(_))
+            )
+        {
+            return;
         }
     }
 }

@@ -115,9 +115,11 @@ impl Connection {
         keys.extend(copies.iter().map(|key| &key[..]));
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
-        let asked = Asked::new(&properties);
-        let routed = Routed { properties: &asked, random, ..Routed::new(&exchange_name, &keys) };
-        let found = self.router()?.route(&routed, &mut route);
+        let found = {
+            let asked = Asked::new(&properties);
+            let routed = Routed { properties: &asked, random, ..Routed::new(&exchange_name, &keys) };
+            self.router()?.route(&routed, &mut route)
+        };
         if let Err(NoSuchExchange) = found {
             self.route = route;
             return Err(Failure::no_exchange(&exchange_name, &self.namespace));

@@ -485,7 +485,8 @@ impl Actor {
     }
 
     /// One record; none if it is not in the log any more.
-    async fn read_one(&self, place: Place) -> Result<Option<QueueRecord>, ReadError> {
+    // Alone, because the futures that this actor waits for are not shared between threads.
+    async fn read_one(&mut self, place: Place) -> Result<Option<QueueRecord>, ReadError> {
         match self.read_from(place, READ_ONE_BYTES).await {
             Ok(run) => {
                 let found = run.records.into_iter().find(|(offset, _)| *offset == place.offset);
@@ -497,7 +498,7 @@ impl Actor {
     }
 
     /// Reads a run of records, waiting for the disk elsewhere.
-    async fn read_from(&self, place: Place, bytes: usize) -> Result<Run, ReadError> {
+    async fn read_from(&mut self, place: Place, bytes: usize) -> Result<Run, ReadError> {
         let Some(lane) = self.lanes.get(&place.lane) else { return Err(ReadError::Closed) };
         let ttl_ms = self.options.ttl_ms;
         let view = Arc::clone(lane.partition.view());
