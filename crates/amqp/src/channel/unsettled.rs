@@ -56,11 +56,6 @@ impl<T> Unsettled<T> {
     pub(crate) fn take_all(&mut self) -> Vec<T> {
         std::mem::take(&mut self.waiting).into_values().collect()
     }
-
-    /// How many wait.
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
-    }
 }
 
 #[cfg(test)]
@@ -74,7 +69,6 @@ mod tests {
         assert_eq!(tags, [1, 2, 3, 4, 5, 6]);
         assert_eq!(unsettled.settle(2, false), Ok(vec!['b']));
         assert_eq!(unsettled.settle(4, true), Ok(vec!['a', 'c', 'd']));
-        assert_eq!(unsettled.len(), 2);
         assert_eq!(unsettled.settle(0, true), Ok(vec!['e', 'f']));
         assert_eq!(unsettled.settle(0, true), Ok(vec![]));
         assert_eq!(unsettled.deliver('g'), 7);
@@ -89,7 +83,7 @@ mod tests {
         for (tag, multiple) in [(0, false), (4, false), (4, true), (u64::MAX, true), (3, false)] {
             assert_eq!(unsettled.settle(tag, multiple), Err(UnknownTag(tag)));
         }
-        assert_eq!(unsettled.len(), 2);
+        assert_eq!(unsettled.take_all(), ['a', 'b']);
     }
 
     #[test]

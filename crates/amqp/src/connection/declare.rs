@@ -133,11 +133,11 @@ impl Connection {
                 self.front.broker.create_queue(&self.namespace, &named, meta).await?
             }
         };
-        self.check_not_others(&info, &named)?;
         if created && info.meta.exclusive {
             self.front.exclusive.lock().insert(info.topic.id(), self.id);
             self.exclusive.push(info.topic.id());
         }
+        self.check_not_others(&info, &named)?;
         if !created && !method.passive {
             let wanted = queue_meta(&method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
