@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
-    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope, ShortStr,
-    Writer,
+    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope,
+    ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
 use weir_model::TopicId;
@@ -110,7 +110,8 @@ where
         Ok(Some((client, agreed, namespace))) => {
             out.set_frame_max(agreed.frame_max);
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
-            let random = u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
+            let random =
+                u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
             let mut connection = Connection {
                 id: front.new_connection(),
                 front,
@@ -363,7 +364,9 @@ impl Connection {
         }
         if number > self.agreed.channel_max {
             let most = self.agreed.channel_max;
-            let words = format!("number of channels opened ({number}) has reached the negotiated channel_max ({most})");
+            let words = format!(
+                "number of channels opened ({number}) has reached the negotiated channel_max ({most})"
+            );
             return refuse(ReplyCode::NotAllowed, words);
         }
         let owner = self.front.broker.new_owner();

@@ -97,9 +97,9 @@ impl From<SubscribeError> for Failure {
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Failure {
         match error {
-            PublishError::TooLarge { bytes, max } => {
-                Failure::precondition(format!("message size {bytes} is larger than configured max size {max}"))
-            }
+            PublishError::TooLarge { bytes, max } => Failure::precondition(format!(
+                "message size {bytes} is larger than configured max size {max}"
+            )),
             PublishError::Unavailable(unavailable) => unavailable.into(),
             other => Failure::new(ReplyCode::InternalError, other.to_string()),
         }

@@ -119,7 +119,8 @@ impl Handshake {
                 match gatekeeper.may_enter(&client.user, &namespace) {
                     Some(true) => {}
                     Some(false) => {
-                        let words = format!("access to vhost '{namespace}' refused for user '{}'", client.user);
+                        let words =
+                            format!("access to vhost '{namespace}' refused for user '{}'", client.user);
                         return Err(Failure::new(ReplyCode::NotAllowed, words));
                     }
                     None => {
@@ -140,7 +141,9 @@ impl Handshake {
 
 fn agree(ok: &connection::TuneOk) -> Result<Agreed, Failure> {
     let refuse = |what: &str, value: u32, most: u32| {
-        let words = format!("failed to negotiate connection parameter '{what}': {value} is not allowed, {most} is the most");
+        let words = format!(
+            "failed to negotiate connection parameter '{what}': {value} is not allowed, {most} is the most"
+        );
         Err(Failure::new(ReplyCode::NotAllowed, words))
     };
     if ok.channel_max > CHANNEL_MAX {

@@ -33,8 +33,11 @@ pub(crate) struct Outbox {
 /// Both ends; the far one is to be spawned, and ends when the near one is dropped and everything is written.
 pub(crate) fn outbox<W: AsyncWrite + Unpin>(write: W) -> (Outbox, impl Future<Output = ()>) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let shared =
-        Arc::new(Shared { unsent: AtomicUsize::new(0), gone: AtomicBool::new(false), changed: Notify::new() });
+    let shared = Arc::new(Shared {
+        unsent: AtomicUsize::new(0),
+        gone: AtomicBool::new(false),
+        changed: Notify::new(),
+    });
     let writing = write_all(write, receiver, Arc::clone(&shared));
     (Outbox { sender, shared }, writing)
 }

@@ -50,7 +50,9 @@ impl QueueKind {
 
     /// The kind of this name.
     pub fn by_name(name: &str) -> Option<QueueKind> {
-        [QueueKind::Classic, QueueKind::Quorum, QueueKind::Stream].into_iter().find(|kind| kind.name() == name)
+        [QueueKind::Classic, QueueKind::Quorum, QueueKind::Stream]
+            .into_iter()
+            .find(|kind| kind.name() == name)
     }
 }
 

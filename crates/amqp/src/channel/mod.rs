@@ -63,7 +63,10 @@ pub(crate) enum Mode {
     /// Carries them out, and confirms messages.
     Confirm,
     /// Keeps them until they are committed.
-    Transaction { messages: Vec<Held>, settlements: Vec<(Vec<Leased>, weir_model::subscription::Disposition)> },
+    Transaction {
+        messages: Vec<Held>,
+        settlements: Vec<(Vec<Leased>, weir_model::subscription::Disposition)>,
+    },
 }
 
 /// One channel.

@@ -66,16 +66,18 @@ impl Connection {
         let consumer = NewConsumer {
             owner: channel.owner,
             credit: bounded.then_some(u32::from(prefetch)),
-            priority: whole(&method.arguments, "x-priority").map_or(0, |value| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            priority: whole(&method.arguments, "x-priority")
+                .map_or(0, |value| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
             exclusive: method.exclusive,
             settled: method.no_ack,
             gate: (!method.no_ack).then_some(gate),
         };
         let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
         let namespace = self.namespace.clone();
-        let (id, deliveries) = queue.subscribe(consumer).await?.map_err(|_| {
-            refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use"))
-        })?;
+        let (id, deliveries) = queue
+            .subscribe(consumer)
+            .await?
+            .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
         let channel = self.channel(number)?;
         channel.queues.insert(info.topic.id(), queue.clone());
         let consumer = Consumer { info, queue, id, no_ack: method.no_ack, bounded };
@@ -178,7 +180,10 @@ impl Connection {
         let info = self.need_queue(&name)?;
         self.check_not_others(&info, &name)?;
         if info.arguments.single_active {
-            let words = format!("queue '{name}' in vhost '{}' does not support basic.get: it has a single active consumer", self.namespace);
+            let words = format!(
+                "queue '{name}' in vhost '{}' does not support basic.get: it has a single active consumer",
+                self.namespace
+            );
             return Err(Failure::new(ReplyCode::ResourceLocked, words));
         }
         let queue = self.front.broker.open_queue(&info).await?;
@@ -244,7 +249,12 @@ impl Connection {
         }
     }
 
-    pub(super) async fn recover(&mut self, number: u16, requeue: bool, answered: bool) -> Result<(), Failure> {
+    pub(super) async fn recover(
+        &mut self,
+        number: u16,
+        requeue: bool,
+        answered: bool,
+    ) -> Result<(), Failure> {
         if !requeue {
             return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
         }
@@ -278,10 +288,11 @@ fn message_of(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Messag
     }
     if quorum && marks.returns > 0 {
         let headers = message.properties.headers.get_or_insert_with(Table::new);
-        let count = |name: &'static str, value: u16| {
-            (ShortStr::from_static(name), Value::Int64(i64::from(value)))
-        };
-        for (name, value) in [count("x-delivery-count", marks.failures), count("x-acquired-count", marks.returns)] {
+        let count =
+            |name: &'static str, value: u16| (ShortStr::from_static(name), Value::Int64(i64::from(value)));
+        for (name, value) in
+            [count("x-delivery-count", marks.failures), count("x-acquired-count", marks.returns)]
+        {
             headers.push(name, value);
         }
     }

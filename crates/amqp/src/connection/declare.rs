@@ -147,7 +147,10 @@ impl Connection {
         self.channel(number)?.last_queue = Some(name.clone());
         if !method.no_wait {
             let message_count = u32::try_from(ready).unwrap_or(u32::MAX);
-            self.send(number, queue::DeclareOk { queue: name, message_count, consumer_count: consumers as u32 });
+            self.send(
+                number,
+                queue::DeclareOk { queue: name, message_count, consumer_count: consumers as u32 },
+            );
         }
         Ok(())
     }
@@ -199,7 +202,11 @@ impl Connection {
         let info = self.need_queue(&named)?;
         self.check_not_others(&info, &named)?;
         // With neither a queue nor a key the queue's name is the key.
-        let key = if method.queue.is_empty() && method.routing_key.is_empty() { &name } else { &method.routing_key };
+        let key = if method.queue.is_empty() && method.routing_key.is_empty() {
+            &name
+        } else {
+            &method.routing_key
+        };
         self.bind(Destination::Queue(named), &method.exchange, key, &method.arguments).await?;
         if !method.no_wait {
             self.send(number, queue::BindOk {});
@@ -209,7 +216,8 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        self.unbind(Destination::Queue(name), &method.exchange, &method.routing_key, &method.arguments).await?;
+        self.unbind(Destination::Queue(name), &method.exchange, &method.routing_key, &method.arguments)
+            .await?;
         self.send(number, queue::UnbindOk {});
         Ok(())
     }
@@ -339,7 +347,11 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
             QueueKind::by_name(name).ok_or_else(unknown)?
         }
     };
-    let kept = |what: &str| Err(Failure::precondition(format!("{what} queues must be durable, and neither exclusive nor auto-delete")));
+    let kept = |what: &str| {
+        Err(Failure::precondition(format!(
+            "{what} queues must be durable, and neither exclusive nor auto-delete"
+        )))
+    };
     if kind != QueueKind::Classic && (!method.durable || method.exclusive || method.auto_delete) {
         return kept(kind.name());
     }
@@ -364,12 +376,8 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
 }
 
 /// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 4] = [
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-max-priority",
-    "x-message-deduplication",
-];
+const NOT_SERVED: [&str; 4] =
+    ["x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication"];
 
 /// Arguments that must be the same when a queue is declared again.
 const COMPARED: [&str; 12] = [

@@ -82,7 +82,8 @@ impl Connection {
             match self.router()?.exchange(&exchange) {
                 None => return Err(Failure::no_exchange(&exchange, &namespace)),
                 Some(meta) if meta.internal => {
-                    let words = format!("cannot publish to internal exchange '{exchange}' in vhost '{namespace}'");
+                    let words =
+                        format!("cannot publish to internal exchange '{exchange}' in vhost '{namespace}'");
                     return Err(Failure::new(ReplyCode::AccessRefused, words));
                 }
                 Some(_) => {}
@@ -91,10 +92,8 @@ impl Connection {
         if let Some(user) = &held.properties.user_id
             && *user != *self.client.user.as_str()
         {
-            let words = format!(
-                "user_id property set to '{user}' but authenticated user was '{}'",
-                self.client.user
-            );
+            let words =
+                format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
             return Err(Failure::precondition(words));
         }
         if let Some(expiration) = &held.properties.expiration
@@ -236,7 +235,9 @@ impl Connection {
         }
         for confirm in confirms {
             match confirm {
-                Confirm::Ack { tag, multiple } => self.send(number, basic::Ack { delivery_tag: tag, multiple }),
+                Confirm::Ack { tag, multiple } => {
+                    self.send(number, basic::Ack { delivery_tag: tag, multiple })
+                }
                 Confirm::Nack { tag } => {
                     self.send(number, basic::Nack { delivery_tag: tag, multiple: false, requeue: false });
                 }
@@ -316,7 +317,9 @@ fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure
                 keys.extend(values.iter().filter_map(|value| value.as_bytes().cloned()));
             }
             Some(_) => {
-                return Err(Failure::precondition(format!("invalid value for header '{name}': it must be an array")));
+                return Err(Failure::precondition(format!(
+                    "invalid value for header '{name}': it must be an array"
+                )));
             }
         }
     }

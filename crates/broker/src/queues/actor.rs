@@ -14,8 +14,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use weir_cluster::{Clock, ProposeError, ShardHandle};
 use weir_dispatch::{
-    ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, OwnerId, Place,
-    SubscribeError, Want,
+    ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer,
+    OwnerId, Place, SubscribeError, Want,
 };
 use weir_model::SubscriptionId;
 use weir_model::command::{Command, Outcome};

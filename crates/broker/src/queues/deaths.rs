@@ -247,11 +247,8 @@ mod tests {
         }
         let deaths = Deaths::of(&dying).unwrap();
         let seen: Vec<_> = deaths.all.iter().map(|d| (d.queue.as_str(), d.reason, d.count)).collect();
-        let expected = [
-            ("a", DeadReason::MaxLength, 1),
-            ("a", DeadReason::Rejected, 2),
-            ("b", DeadReason::Expired, 1),
-        ];
+        let expected =
+            [("a", DeadReason::MaxLength, 1), ("a", DeadReason::Rejected, 2), ("b", DeadReason::Expired, 1)];
         assert_eq!(seen, expected);
         assert_eq!(deaths.first.0, "a");
     }
@@ -267,12 +264,12 @@ mod tests {
 
     #[test]
     fn nonsense_in_the_header_is_no_death() {
-        for value in [&b""[..], b"\x02", b"\x01\xff\xff\xff\xff", &[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]] {
+        for value in [&b""[..], b"\x02", b"\x01\xff\xff\xff\xff", &[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]]
+        {
             let mut record = record();
-            record.headers.push(Header {
-                key: DEATHS_HEADER.into(),
-                value: Some(Bytes::copy_from_slice(value)),
-            });
+            record
+                .headers
+                .push(Header { key: DEATHS_HEADER.into(), value: Some(Bytes::copy_from_slice(value)) });
             assert_eq!(Deaths::of(&record), None);
         }
     }

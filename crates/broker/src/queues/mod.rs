@@ -11,9 +11,9 @@ mod record;
 mod registry;
 mod sink;
 
+pub use actor::{QueueFigures, QueueGone, QueueRef};
 pub use bury::Cemetery;
 pub use deaths::{DEATHS_HEADER, Death, Deaths};
-pub use actor::{QueueFigures, QueueGone, QueueRef};
 pub use record::QueueRecord;
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};

@@ -111,7 +111,11 @@ impl Reader<'_> {
 
 impl QueueArguments {
     /// What the arguments of a queue of this kind say.
-    pub fn read(queue: &str, kind: QueueKind, arguments: &Arguments) -> Result<QueueArguments, InvalidArgument> {
+    pub fn read(
+        queue: &str,
+        kind: QueueKind,
+        arguments: &Arguments,
+    ) -> Result<QueueArguments, InvalidArgument> {
         let reader = Reader { queue, arguments };
         let ms_max = i64::from(u32::MAX);
         let overflow = match reader.text("x-overflow")? {
