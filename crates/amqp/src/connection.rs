@@ -521,7 +521,7 @@ impl Connection {
             settling.topic == topic && settling.owner == owner && settling.disposition == disposition
         };
         // Only the last may grow: what becomes of records must be told in order.
-        match self.settlements.last_mut().filter(|settling| same(&settling)) {
+        match self.settlements.last_mut().filter(|settling| same(settling)) {
             Some(settling) => settling.places.push(place),
             None => self.settlements.push(Settling { topic, queue, owner, places: vec![place], disposition }),
         }

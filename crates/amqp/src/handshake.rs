@@ -264,7 +264,7 @@ mod tests {
         let ok = connection::TuneOk { channel_max: 0, frame_max: 0, heartbeat: 10 };
         let (handshake, answer) = handshake.take(ok.into(), &Guests).unwrap();
         assert_eq!(answer, None);
-        let open = connection::Open { virtual_host: ShortStr::from_static("/"), ..Default::default() };
+        let open = connection::Open { virtual_host: ShortStr::from_static("/") };
         let (handshake, answer) = handshake.take(open.into(), &Guests).unwrap();
         assert!(matches!(answer, Some(Method::ConnectionOpenOk(_))));
         let Handshake::Open(client, agreed, namespace) = handshake else { panic!("{handshake:?}") };
@@ -287,7 +287,7 @@ mod tests {
         }
         let agreed = Agreed { channel_max: 1, frame_max: 0, heartbeat: 0 };
         for name in ["secret", "nowhere"] {
-            let open = connection::Open { virtual_host: ShortStr::from_static(name), ..Default::default() };
+            let open = connection::Open { virtual_host: ShortStr::from_static(name) };
             let result = Handshake::Agreed(client(), agreed).take(open.into(), &Guests);
             assert_eq!(code(result), ReplyCode::NotAllowed);
         }

@@ -51,7 +51,7 @@ impl Confirms {
         // Everything below this number was told or is safe.
         let first_pending = self.pending.first().copied().unwrap_or(u64::MAX);
         let beyond = self.safe.split_off(&first_pending);
-        let together = std::mem::replace(&mut self.safe, BTreeSet::new());
+        let together = std::mem::take(&mut self.safe);
         if let Some(tag) = together.last() {
             out.push(Confirm::Ack { tag: *tag, multiple: together.len() > 1 });
         }
@@ -96,7 +96,9 @@ mod tests {
             fates in proptest::collection::vec((any::<bool>(), any::<u16>(), any::<bool>()), 1..60),
         ) {
             let mut confirms = Confirms::default();
-            fates.iter().for_each(|_| drop(confirms.publish()));
+            for _ in &fates {
+                confirms.publish();
+            }
             let mut order: Vec<usize> = (0..fates.len()).collect();
             order.sort_by_key(|index| fates[*index].1);
             let mut client: Vec<Option<bool>> = vec![None; fates.len()];

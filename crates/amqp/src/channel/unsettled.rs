@@ -77,7 +77,9 @@ mod tests {
     #[test]
     fn trap_a_tag_that_does_not_wait_is_refused_even_if_others_below_it_do() {
         let mut unsettled = Unsettled::default();
-        "abc".chars().for_each(|delivery| drop(unsettled.deliver(delivery)));
+        for delivery in "abc".chars() {
+            unsettled.deliver(delivery);
+        }
         assert_eq!(unsettled.settle(3, false), Ok(vec!['c']));
         assert_eq!(unsettled.settle(3, true), Err(UnknownTag(3)));
         for (tag, multiple) in [(0, false), (4, false), (4, true), (u64::MAX, true), (3, false)] {
