@@ -323,6 +323,28 @@ def test_two_consumers_share_a_queue(connection, queue):
     assert got[1] and got[2]
 
 
+def test_what_a_cancelled_consumer_did_not_get_stays_in_its_own_queue(connection, queue):
+    """A channel has several queues: what comes back goes to the one it came from, also when the tag is another's."""
+    channel = connection.channel()
+    other = channel.queue_declare("", exclusive=True).method.queue
+    for _ in range(3):
+        for number in range(100):
+            channel.basic_publish("", queue, str(number).encode())
+        got, others = [], []
+        channel.basic_consume(queue, lambda _c, _m, _p, body: got.append(body), consumer_tag="tag")
+        channel.basic_cancel("tag")
+        channel.basic_consume(other, lambda _c, _m, _p, body: others.append(body), consumer_tag="tag")
+        connection.process_data_events(0.2)
+        assert others == []
+        channel.basic_cancel("tag")
+        channel.basic_recover(requeue=True)
+        came = []
+        for _ in range(100):
+            came.append(channel.basic_get(queue, auto_ack=True)[2])
+        assert sorted(map(int, came)) == list(range(100))
+        assert channel.basic_get(queue)[0] is None
+
+
 def test_dead_letters_say_where_they_died_and_why(channel, queue):
     exchange, dying = f"x-{uuid.uuid4()}", f"q-{uuid.uuid4()}"
     channel.exchange_declare(exchange, "fanout", durable=True)

@@ -43,8 +43,7 @@ const CLOSING: Duration = Duration::from_secs(5);
 const HEARTBEATS_MISSED: u32 = 2;
 
 /// The next records of a consumer.
-type NextDeliveries =
-    Pin<Box<dyn Future<Output = (u16, ShortStr, Option<Vec<QueueDelivery>>, QueueDeliveries)> + Send>>;
+type NextDeliveries = Pin<Box<dyn Future<Output = (Feed, Option<Vec<QueueDelivery>>)> + Send>>;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -83,6 +82,16 @@ pub(super) struct Connection {
     exclusive: Vec<TopicId>,
     /// State of a small generator, for exchanges that choose at random.
     random: u64,
+}
+
+/// What a queue hands to one consumer. It may outlive the consumer, and another may have its tag by then.
+struct Feed {
+    channel: u16,
+    owner: weir_broker::queues::OwnerId,
+    tag: ShortStr,
+    consumer: ConsumerKey,
+    queue: QueueRef,
+    deliveries: QueueDeliveries,
 }
 
 /// Settlements of one queue that go together.
@@ -263,9 +272,7 @@ impl Connection {
                     _ => return Ended::ByPeer,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
-                Some((channel, tag, records, deliveries)) = self.deliveries.next(), if !is_full => {
-                    self.deliver(channel, tag, records, deliveries);
-                }
+                Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
                 () = self.outbox.changed() => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {
                     if heard_at.elapsed() > beat * HEARTBEATS_MISSED {

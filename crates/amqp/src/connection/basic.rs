@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use weir_amqp_wire::methods::basic;
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::{Death, Deaths, QueueDeliveries, QueueDelivery};
+use weir_broker::queues::{Death, Deaths, QueueDelivery};
 use weir_dispatch::{Gate, NewConsumer};
 use weir_model::batch::Record;
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
 use super::declare::{text, whole};
-use super::{Connection, NextDeliveries};
+use super::{Connection, Feed, NextDeliveries};
 use crate::channel::{Consumer, ConsumerKey, Leased, Mode};
 use crate::errors::Failure;
 use crate::handshake::generated;
@@ -79,13 +79,22 @@ impl Connection {
             .await?
             .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
         let channel = self.channel(number)?;
-        channel.queues.insert(info.topic.id(), queue.clone());
+        let topic = info.topic.id();
+        channel.queues.insert(topic, queue.clone());
+        let feed = Feed {
+            channel: number,
+            owner: channel.owner,
+            tag: tag.clone(),
+            consumer: ConsumerKey { topic, id },
+            queue: queue.clone(),
+            deliveries,
+        };
         let consumer = Consumer { info, queue, id, no_ack: method.no_ack, bounded };
         channel.consumers.insert(tag.clone(), consumer);
         if !method.no_wait {
-            self.send(number, basic::ConsumeOk { consumer_tag: tag.clone() });
+            self.send(number, basic::ConsumeOk { consumer_tag: tag });
         }
-        self.deliveries.push(next(number, tag, deliveries));
+        self.deliveries.push(next(feed));
         Ok(())
     }
 
@@ -114,38 +123,43 @@ impl Connection {
     }
 
     /// Records for a consumer; none if its queue is gone.
-    pub(super) fn deliver(
-        &mut self,
-        number: u16,
-        tag: ShortStr,
-        records: Option<Vec<QueueDelivery>>,
-        deliveries: QueueDeliveries,
-    ) {
-        let Some(records) = records else {
-            let gone = self.channels.get_mut(&number).and_then(|channel| channel.consumers.remove(&tag));
-            if gone.is_some() && self.client.takes_cancel {
-                self.send(number, basic::Cancel { consumer_tag: tag, no_wait: true });
-            }
+    pub(super) fn deliver(&mut self, feed: Feed, records: Option<Vec<QueueDelivery>>) {
+        // With its channel everything that it had was given back.
+        let Some(channel) = self.channels.get_mut(&feed.channel).filter(|channel| channel.owner == feed.owner)
+        else {
             return;
         };
-        for delivery in records {
-            self.deliver_one(number, &tag, delivery);
+        let key = |consumer: &Consumer| ConsumerKey { topic: consumer.info.topic.id(), id: consumer.id };
+        let is_there = channel.consumers.get(&feed.tag).is_some_and(|there| key(there) == feed.consumer);
+        match records {
+            None if is_there => {
+                channel.consumers.remove(&feed.tag);
+                if self.client.takes_cancel {
+                    self.send(feed.channel, basic::Cancel { consumer_tag: feed.tag, no_wait: true });
+                }
+            }
+            None => {}
+            Some(records) if is_there => {
+                for delivery in records {
+                    self.deliver_one(feed.channel, &feed.tag, delivery);
+                }
+                self.deliveries.push(next(feed));
+            }
+            // It was cancelled while these were on their way: they are handed to somebody else.
+            Some(records) => {
+                for QueueDelivery { place, .. } in records {
+                    let queue = feed.queue.clone();
+                    let leased = Leased { topic: feed.consumer.topic, queue, place, consumer: None };
+                    self.gather(feed.owner, leased, Disposition::Release { failed: false });
+                }
+                self.deliveries.push(next(feed));
+            }
         }
-        self.deliveries.push(next(number, tag, deliveries));
     }
 
     fn deliver_one(&mut self, number: u16, tag: &ShortStr, delivery: QueueDelivery) {
         let Some(channel) = self.channels.get_mut(&number) else { return };
-        let Some(consumer) = channel.consumers.get(tag) else {
-            // It was cancelled while this was on its way: the record is handed to somebody else.
-            if let Some((topic, queue)) = channel.queues.iter().next() {
-                let (topic, queue) = (*topic, queue.clone());
-                let leased = Leased { topic, queue, place: delivery.place, consumer: None };
-                let owner = channel.owner;
-                self.gather(owner, leased, Disposition::Release { failed: false });
-            }
-            return;
-        };
+        let Some(consumer) = channel.consumers.get(tag) else { return };
         let topic = consumer.info.topic.id();
         let delivery_tag = if consumer.no_ack {
             channel.unsettled.deliver_settled()
@@ -268,10 +282,10 @@ impl Connection {
 }
 
 /// Waits for the next records of a consumer.
-pub(super) fn next(number: u16, tag: ShortStr, mut deliveries: QueueDeliveries) -> NextDeliveries {
+fn next(mut feed: Feed) -> NextDeliveries {
     Box::pin(async move {
-        let records = deliveries.next().await;
-        (number, tag, records, deliveries)
+        let records = feed.deliveries.next().await;
+        (feed, records)
     })
 }
 
