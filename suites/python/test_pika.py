@@ -1,6 +1,7 @@
 """pika on Weir's AMQP listener: what RabbitMQ's users do every day, as pika's own documentation shows it."""
 
 import os
+import subprocess
 import time
 import uuid
 
@@ -271,6 +272,42 @@ def test_expired_messages_do_not_come(channel, queue):
     assert channel.basic_get(queue, auto_ack=True)[2] == b"long"
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_what_was_confirmed_and_settled_outlives_a_crash(kind):
+    if not (crash := os.environ.get("SUITE_CRASH")):
+        pytest.skip("nobody may kill this broker")
+    durable, exchange, transient = f"q-{uuid.uuid4()}", f"x-{uuid.uuid4()}", f"q-{uuid.uuid4()}"
+    connection = pika.BlockingConnection(parameters())
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.exchange_declare(exchange, "topic", durable=True)
+    channel.queue_declare(durable, durable=True, arguments={"x-queue-type": kind})
+    channel.queue_declare(transient)
+    channel.queue_bind(durable, exchange, "a.#")
+    for number in range(200):
+        channel.basic_publish(exchange, "a.b", str(number).encode(), mandatory=True)
+    tags = [channel.basic_get(durable)[0].delivery_tag for _ in range(100)]
+    for tag in tags[::2]:
+        channel.basic_ack(tag)
+    # Whatever is asked for after an acknowledgement comes after it.
+    assert channel.queue_declare(durable, passive=True).method.message_count == 100
+    subprocess.run(crash, shell=True, check=True)
+
+    with pika.BlockingConnection(parameters()) as connection:
+        channel = connection.channel()
+        came = [channel.basic_get(durable, auto_ack=True) for _ in range(150)]
+        assert sorted(int(body) for _, _, body in came) == [*range(1, 100, 2), *range(100, 200)]
+        assert all(method.redelivered for method, _, body in came if int(body) < 100)
+        assert channel.basic_get(durable)[0] is None
+        channel.confirm_delivery()
+        channel.basic_publish(exchange, "a.c", b"still bound", mandatory=True)
+        channel.queue_delete(durable)
+        channel.exchange_delete(exchange)
+        with pytest.raises(ChannelClosedByBroker) as raised:
+            channel.queue_declare(transient, passive=True)
+        assert raised.value.reply_code == 404
+
+
 def test_purging_and_counting(channel, queue):
     for _ in range(7):
         channel.basic_publish("", queue, b"m")
@@ -280,7 +317,7 @@ def test_purging_and_counting(channel, queue):
 
 
 def test_large_messages_and_empty_ones(channel, queue):
-    large = os.urandom(900_000)
+    large = os.urandom(7 << 20)
     channel.basic_publish("", queue, large)
     channel.basic_publish("", queue, b"")
     assert channel.basic_get(queue, auto_ack=True)[2] == large

@@ -14,6 +14,10 @@ use crate::errors::{AdminError, Unavailable, refused};
 use crate::queues::{Cemetery, QueueRef};
 use crate::topics::Topic;
 
+/// Largest batch of a queue, in bytes: the largest message that a front lets in, with room for its properties and for
+/// those that are gathered with it.
+const QUEUE_BATCH_BYTES_MAX: u32 = 8 << 20;
+
 /// A queue that is there.
 #[derive(Clone, Debug)]
 pub struct QueueInfo {
@@ -84,7 +88,11 @@ impl Broker {
         QueueArguments::read(name, queue.kind, &queue.arguments)?;
         queue.lanes = vec![0];
         // Records stay until they are settled, and then no longer than their segments.
-        let config: BTreeMap<String, String> = [("retention.ms".to_owned(), "0".to_owned())].into();
+        let config: BTreeMap<String, String> = [
+            ("retention.ms".to_owned(), "0".to_owned()),
+            ("max.message.bytes".to_owned(), QUEUE_BATCH_BYTES_MAX.to_string()),
+        ]
+        .into();
         let settings =
             self.options.defaults.with_overrides(&config, u32::MAX).map_err(AdminError::InvalidConfig)?;
         let command = Command::CreateQueue {
