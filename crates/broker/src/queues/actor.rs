@@ -50,13 +50,32 @@ const COMMANDS_ON_THEIR_WAY: usize = 4;
 /// How long an actor sleeps at most: a change of leaders wakes nobody.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long to wait before something that could not be done now is tried again.
+/// Commands' worth of changes of one lane that wait. Beyond them nothing is handed out and nobody is listened to, until
+/// the shard has taken some.
+const CHANGES_WAITING_MAX: usize = 64;
+
+/// How long to wait before changes that the shard could not take now are proposed again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// How long to wait before records that could not be read are read again: what is damaged stays so, and a disk that
+/// fails is not helped by haste.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The queue's actor has ended: its node does not lead it any more, or is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is not led by this node any more")]
 pub struct QueueGone;
+
+/// Why there is no saying what comes next in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GetError {
+    /// See [`QueueGone`].
+    #[error(transparent)]
+    Gone(#[from] QueueGone),
+    /// It is there, and cannot be read.
+    #[error("the next record cannot be read: {0}")]
+    Unreadable(ReadError),
+}
 
 /// What a queue is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +107,7 @@ enum Ask {
     Credit(ConsumerId, u32),
     Settle(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
     CloseOwner(OwnerId, bool),
-    Get(OwnerId, bool, oneshot::Sender<Option<QueueDelivery>>),
+    Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, ReadError>>),
     Purge(oneshot::Sender<u64>),
     Figures(oneshot::Sender<QueueFigures>),
 }
@@ -138,8 +157,8 @@ impl QueueRef {
     }
 
     /// The record that comes next, leased to the owner or settled at once; none if none waits.
-    pub async fn get(&self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, QueueGone> {
-        self.ask(|reply| Ask::Get(owner, settled, reply)).await
+    pub async fn get(&self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, GetError> {
+        self.ask(|reply| Ask::Get(owner, settled, reply)).await?.map_err(GetError::Unreadable)
     }
 
     /// Settles all records that wait. Returns how many these were, when that is durable.
@@ -238,8 +257,10 @@ pub(super) struct Actor {
     sinks: BTreeMap<ConsumerId, Sink>,
     settling: FuturesUnordered<Pin<Box<dyn Future<Output = Settled> + Send>>>,
     used_at: Instant,
-    /// Set while something could not be done and is to be tried again.
+    /// Set while a shard could not take changes: when they are proposed again.
     retry_at: Option<Instant>,
+    /// Set while records could not be read: when they are read again. What is at hand is handed out meanwhile.
+    read_again_at: Option<Instant>,
 }
 
 /// Why an actor ends.
@@ -289,12 +310,13 @@ impl Actor {
             settling: FuturesUnordered::new(),
             used_at: Instant::now(),
             retry_at: None,
+            read_again_at: None,
         };
         Ok((actor, QueueRef { asks: sender, wake }))
     }
 
-    /// Works until it ends. When it has ended because nobody used it, nothing is on its way any more, and an ask that
-    /// came too late is refused.
+    /// Works until it ends. When it has ended because nobody used it, nothing is on its way any more; an ask that comes
+    /// too late finds it gone.
     pub(super) async fn run(mut self) -> Ended {
         loop {
             if !self.leads() {
@@ -305,12 +327,12 @@ impl Actor {
             self.hand_out().await;
             self.propose_changes();
             let idle_at = self.is_unused().then(|| self.used_at + self.options.idle);
-            let times = [self.retry_at, self.next_expiry(), idle_at];
+            let times = [self.retry_at, self.read_again_at, self.next_expiry(), idle_at];
             let until = times.into_iter().flatten().fold(Instant::now() + LOOK_AGAIN, Instant::min);
             tokio::select! {
                 biased;
                 Some(settled) = self.settling.next() => self.settled(settled),
-                ask = self.asks.recv() => match ask {
+                ask = self.asks.recv(), if !self.is_behind() => match ask {
                     Some(ask) => self.carry_out_many(ask).await,
                     None => return Ended::Idle,
                 },
@@ -318,11 +340,7 @@ impl Actor {
                 () = tokio::time::sleep_until(until) => {
                     self.retry_at = None;
                     if self.is_unused() && self.used_at.elapsed() >= self.options.idle {
-                        // From here on nobody can ask anything; what was asked before is still done.
-                        self.asks.close();
-                        if self.asks.is_empty() {
-                            return Ended::Idle;
-                        }
+                        return Ended::Idle;
                     }
                 }
             }
@@ -339,6 +357,11 @@ impl Actor {
             && self.dispatcher.leased() == 0
             && self.settling.is_empty()
             && self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.told_then.is_empty())
+    }
+
+    /// Whether the shard takes changes more slowly than they come.
+    fn is_behind(&self) -> bool {
+        self.lanes.values().any(|lane| lane.waiting.len() >= CHANGES_WAITING_MAX)
     }
 
     /// Until when the first record expires; looked at only while nobody takes it.
@@ -361,15 +384,20 @@ impl Actor {
     /// Hands out what there is for those who take it, reading it as needed.
     async fn hand_out(&mut self) {
         let mut out: Vec<Delivery<QueueRecord>> = Vec::new();
-        loop {
+        while !self.is_behind() {
             self.dispatcher.dispatch(self.clock.now_ms(), &mut out);
             self.send(&mut out);
+            if self.read_again_at.is_some_and(|at| at > Instant::now()) {
+                return;
+            }
+            self.read_again_at = None;
             let Some(want) = self.dispatcher.wants() else { return };
             if let Err(error) = self.read(want).await {
                 tracing::error!(%error, ?want, "a queue's records could not be read; it tries again");
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.read_again_at = Some(Instant::now() + READ_AGAIN);
                 return;
             }
+            self.gather_changes();
         }
     }
 
@@ -410,6 +438,10 @@ impl Actor {
             read => read,
         };
         match (want, read) {
+            (_, Ok(run)) if run.next <= place.offset => {
+                let why = "there is nothing where the log says that there is a record".into();
+                return Err(ReadError::Corrupt { offset: place.offset, why });
+            }
             (Want::From(_), Ok(run)) => self.dispatcher.supply(place.lane, run.records, run.next),
             (Want::One(_), Ok(run)) => {
                 let found = run.records.into_iter().find(|(offset, _)| *offset == place.offset);
@@ -464,7 +496,7 @@ impl Actor {
             Ask::CloseOwner(owner, failed) => self.dispatcher.close_owner(owner, failed),
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
-                if let Err(Some(delivery)) = reply.send(got)
+                if let Err(Ok(Some(delivery))) = reply.send(got)
                     && !settled
                 {
                     let release = Disposition::Release { failed: false };
@@ -500,18 +532,13 @@ impl Actor {
         Ok((id, deliveries))
     }
 
-    async fn get(&mut self, owner: OwnerId, settled: bool) -> Option<QueueDelivery> {
+    async fn get(&mut self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, ReadError> {
         self.note_growth();
         loop {
             match self.dispatcher.get(owner, settled, self.clock.now_ms()) {
-                Got::Record(delivery) => return Some(delivered(delivery)),
-                Got::Empty => return None,
-                Got::Wanted(want) => {
-                    if let Err(error) = self.read(want).await {
-                        tracing::error!(%error, ?want, "a queue's record could not be read");
-                        return None;
-                    }
-                }
+                Got::Record(delivery) => return Ok(Some(delivered(delivery))),
+                Got::Empty => return Ok(None),
+                Got::Wanted(want) => self.read(want).await?,
             }
         }
     }
@@ -529,8 +556,13 @@ impl Actor {
 
     fn gather_changes(&mut self) {
         for (number, changes) in self.dispatcher.take_changes() {
-            if let Some(lane) = self.lanes.get_mut(&number) {
-                lane.waiting.push(changes);
+            let Some(lane) = self.lanes.get_mut(&number) else { continue };
+            match lane.waiting.last_mut() {
+                Some(last) if last.settlements.len() < SETTLEMENTS_PER_COMMAND => {
+                    last.handed_out = last.handed_out.max(changes.handed_out);
+                    last.settlements.extend(changes.settlements);
+                }
+                _ => lane.waiting.push(changes),
             }
         }
     }
@@ -541,8 +573,11 @@ impl Actor {
         for (number, lane) in &mut self.lanes {
             while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
                 let changes = next_command(&mut lane.waiting);
-                let told =
-                    if lane.waiting.is_empty() { std::mem::take(&mut lane.told_then) } else { Vec::new() };
+                // What they wait for may lie in several commands; the last of these to be durable tells them.
+                let told = match lane.waiting.is_empty() {
+                    true => std::mem::take(&mut lane.told_then),
+                    false => lane.told_then.clone(),
+                };
                 let command = Command::Settle {
                     partition: lane.partition.id(),
                     subscription: SubscriptionId::QUEUE,

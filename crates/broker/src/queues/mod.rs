@@ -9,7 +9,7 @@ mod record;
 mod registry;
 mod sink;
 
-pub use actor::{QueueFigures, QueueGone, QueueRef};
+pub use actor::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use record::QueueRecord;
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
