@@ -1,52 +1,19 @@
-//! Runs the transcripts in `tests/transcripts`. With `UPDATE=1` in the environment it writes down what
-//! comes out instead of comparing; the diff is then for a person to read.
+//! Runs the transcripts in `tests/transcripts`: users and permissions in, decisions out.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 
 use weir_access::*;
 use weir_model::access::{
     AccessRecords, NamespaceMeta, PasswordAlgorithm, PermissionMeta, TopicPermissionMeta, UserMeta,
 };
+use weir_testing::transcript;
 
-/// Parts a block's commands from what comes of them.
-const RULE: &str = "----";
-
-fn transcripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
-}
-
-fn check(name: &str) {
-    let path = transcripts().join(format!("{name}.txt"));
-    let written =
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let actual = replay(&written);
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, actual).unwrap();
-    } else {
-        assert_eq!(written, actual, "{} differs; UPDATE=1 writes it anew", path.display());
-    }
-}
-
-/// Runs the commands of all blocks, and writes the file that they should stand in.
-fn replay(written: &str) -> String {
+fn check(file: &Path) {
     let mut scene = Scene::new();
-    let mut out = String::new();
-    for block in written.split("\n\n").map(|block| block.trim_matches('\n')) {
-        let input: Vec<&str> = block.lines().take_while(|line| *line != RULE).collect();
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        input.iter().for_each(|line| writeln!(out, "{line}").unwrap());
-        let commands: Vec<&str> = input.into_iter().filter(|line| !line.starts_with('#')).collect();
-        if !commands.is_empty() {
-            writeln!(out, "{RULE}").unwrap();
-            commands.iter().for_each(|line| writeln!(out, "{}", scene.run(line)).unwrap());
-        }
-    }
-    out
+    transcript::check(file, |lines| lines.iter().map(|line| scene.run(line) + "\n").collect());
 }
 
 /// What is stored, and the snapshot of it.
@@ -273,19 +240,4 @@ impl<'a> Words<'a> {
     }
 }
 
-macro_rules! transcript {
-    ($($name:ident)*) => { $(#[test] fn $name() { check(stringify!($name)); })* };
-}
-
-transcript! { logins operations permissions roles topics }
-
-#[test]
-fn every_transcript_is_run() {
-    let mut files: Vec<String> = std::fs::read_dir(transcripts())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .filter_map(|name| name.strip_suffix(".txt").map(str::to_owned))
-        .collect();
-    files.sort();
-    assert_eq!(files, ["logins", "operations", "permissions", "roles", "topics"]);
-}
+weir_testing::transcripts! { check: logins operations permissions roles topics }

@@ -3,7 +3,7 @@
 
 use weir_amqp_wire::ReplyCode;
 use weir_broker::errors::{AdminError, PublishError, Unavailable};
-use weir_broker::queues::{QueueGone, SubscribeError};
+use weir_broker::queues::{GetError, QueueGone, SubscribeError};
 use weir_broker::topology::{TopologyError, Unrouted};
 
 use crate::channel::UnknownTag;
@@ -78,6 +78,12 @@ impl From<TopologyError> for Failure {
 
 impl From<QueueGone> for Failure {
     fn from(error: QueueGone) -> Failure {
+        Failure::new(ReplyCode::InternalError, error.to_string())
+    }
+}
+
+impl From<GetError> for Failure {
+    fn from(error: GetError) -> Failure {
         Failure::new(ReplyCode::InternalError, error.to_string())
     }
 }

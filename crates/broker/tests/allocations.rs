@@ -1,31 +1,10 @@
 //! What a batch costs does not depend on how many records it has: they are never looked at one by one.
 
-// Counting allocations takes an allocator, and that takes `unsafe`; nothing but counting happens.
-#![allow(unsafe_code)]
-
 mod support;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::*;
 use weir_model::batch::BatchBuilder;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is handed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(at, layout) }
-    }
-}
+use weir_testing::allocations::{Counting, of_process};
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
@@ -41,17 +20,17 @@ async fn allocations(world: &World, records: usize) -> (usize, usize) {
     }
     let batch = batch.build();
     let begin = partition.next_offset();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = of_process();
     for _ in 0..ROUNDS {
         world.publish(&partition, batch.clone()).await.unwrap();
     }
-    let written = ALLOCATIONS.load(Ordering::Relaxed) - before;
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let written = of_process() - before;
+    let before = of_process();
     for round in 0..ROUNDS {
         let read = partition.read(begin + (round * records) as i64, 1).await.unwrap();
         assert_eq!(read.bytes, batch.len());
     }
-    let read = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let read = of_process() - before;
     (written / ROUNDS, read / ROUNDS)
 }
 

@@ -5,8 +5,9 @@ mod support;
 use std::time::Duration;
 
 use support::World;
+use weir_broker::AdminError;
 use weir_broker::queues::{
-    ConsumerId, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef, SubscribeError,
+    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef, SubscribeError,
 };
 use weir_dispatch::NewConsumer;
 use weir_model::subscription::Disposition;
@@ -194,6 +195,46 @@ async fn an_unused_queue_has_no_actor_and_gets_one_when_it_is_used() {
     assert_eq!(texts(&take(&mut deliveries, 1).await), ["a"]);
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert!(!second.is_gone(), "somebody consumes");
+    world.stop().await;
+}
+
+/// A batch that is whole, says that it is compressed, and is not.
+fn batch_that_cannot_be_opened() -> bytes::Bytes {
+    const ATTRIBUTES: usize = 22;
+    const CRC: std::ops::Range<usize> = 17..21;
+    let mut batch = support::values_batch(&["x"]).to_vec();
+    batch[ATTRIBUTES] = 1;
+    let crc = crc32c::crc32c(&batch[CRC.end..]);
+    batch[CRC].copy_from_slice(&crc.to_be_bytes());
+    batch.into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_said_and_hides_nothing_before_it() {
+    let mut world = World::started(11).await;
+    world.create("q", 1).await;
+    world.publish_values("q", 0, &["a", "b"]).await;
+    let queue = self::queue(&world, "q").await;
+    let (_, mut deliveries) = subscribe(&queue, world.broker().new_owner(), 10).await;
+    assert_eq!(texts(&take(&mut deliveries, 2).await), ["a", "b"]);
+    let partition = world.partition("q", 0);
+    world.publish(&partition, batch_that_cannot_be_opened()).await.unwrap();
+    let got = queue.get(world.broker().new_owner(), false).await;
+    assert!(matches!(&got, Err(GetError::Unreadable(_))), "{got:?}");
+    // It goes on with all else meanwhile, and deletes nothing.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let figures = queue.figures().await.unwrap();
+    assert_eq!((figures.ready, figures.leased, figures.consumers), (1, 2, 1));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_of_too_many_partitions_is_no_queue() {
+    let mut world = World::started(12).await;
+    let topic = world.create("wide", 257).await;
+    let refused = world.broker().queue(&topic, QueueOptions::default()).await;
+    let refused = refused.map(|_| ()).unwrap_err();
+    assert!(matches!(refused, AdminError::Limit { limit: 256, .. }), "{refused}");
     world.stop().await;
 }
 

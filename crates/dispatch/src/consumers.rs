@@ -13,6 +13,9 @@ pub trait Gate: Send + Sync {
     fn take(&self) -> bool;
 }
 
+/// Consumers of one queue.
+const CONSUMERS_MAX: usize = 100_000;
+
 struct Consumer {
     owner: OwnerId,
     credit: Option<u32>,
@@ -55,11 +58,15 @@ impl Consumers {
     }
 
     pub(crate) fn add(&mut self, new: NewConsumer) -> Result<ConsumerId, SubscribeError> {
-        if self.all.values().any(|consumer| consumer.exclusive) {
+        // Whoever consumes exclusively is the only one.
+        if self.all.values().next().is_some_and(|consumer| consumer.exclusive) {
             return Err(SubscribeError::Exclusive);
         }
         if new.exclusive && !self.all.is_empty() {
             return Err(SubscribeError::NotAlone);
+        }
+        if self.all.len() >= CONSUMERS_MAX {
+            return Err(SubscribeError::TooMany { limit: CONSUMERS_MAX });
         }
         let id = ConsumerId(self.next);
         self.next += 1;

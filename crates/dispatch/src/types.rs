@@ -125,6 +125,12 @@ pub enum SubscribeError {
     /// It wants to be alone and is not.
     #[error("there are other consumers")]
     NotAlone,
+    /// The queue has as many as it may.
+    #[error("there are {limit} consumers, which is the most")]
+    TooMany {
+        /// The bound.
+        limit: usize,
+    },
 }
 
 /// The owner does not have such a lease.

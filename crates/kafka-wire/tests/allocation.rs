@@ -1,54 +1,13 @@
 //! What decoding takes from the allocator, counted by an allocator that passes on to the system's: nothing per
 //! record, and for garbage a bounded multiple of its own length.
-#![allow(unsafe_code)]
 
 use bytes::Bytes;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use weir_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
 use weir_kafka_wire::{ApiKey, Message, ProduceRequest, Records, Request, Response};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
-    static PEAK_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    if bytes > 0 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-    }
-    LIVE_BYTES.set(LIVE_BYTES.get() + bytes);
-    PEAK_BYTES.set(PEAK_BYTES.get().max(LIVE_BYTES.get()));
-}
-
-// SAFETY: every call goes to the system's allocator with what was given; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use weir_testing::allocations::{Counting, cost};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Allocations, and the most bytes held at once, while `work` ran on this thread.
-fn cost<T>(work: impl FnOnce() -> T) -> (usize, usize) {
-    let (allocations, live) = (ALLOCATIONS.get(), LIVE_BYTES.get());
-    PEAK_BYTES.set(live);
-    drop(work());
-    (ALLOCATIONS.get() - allocations, (PEAK_BYTES.get() - live) as usize)
-}
 
 fn produce(topics: usize, partitions: i32, record_bytes: usize) -> Bytes {
     let records = Records::from(Bytes::from(vec![1; record_bytes]));

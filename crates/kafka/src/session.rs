@@ -114,7 +114,7 @@ impl Call {
         match response.encode_response(self.version, self.correlation_id) {
             Ok(frame) => {
                 self.answered(frame.len());
-                Answer::Frame(pieces(frame, ranges), held)
+                answer_of(frame, ranges, held)
             }
             Err(error) => Answer::Close(format!("an answer could not be written: {error}")),
         }
@@ -141,21 +141,23 @@ impl Call {
 }
 
 /// A frame as it is sent, with what was left out of it in its place.
-pub(crate) fn pieces(frame: Frame, ranges: Vec<FileRange>) -> Vec<Piece> {
+pub(crate) fn answer_of(frame: Frame, ranges: Vec<FileRange>, held: Option<Held>) -> Answer {
     if !frame.has_gaps() {
-        return frame.into_chunks().into_iter().map(Piece::Memory).collect();
+        return Answer::Frame(frame.into_chunks().into_iter().map(Piece::Memory).collect(), held);
     }
     let mut ranges: Vec<_> = ranges.into_iter().map(Some).collect();
     let piece = |part| match part {
-        Part::Bytes(bytes) => Piece::Memory(bytes),
+        Part::Bytes(bytes) => Some(Piece::Memory(bytes)),
         Part::Gap(gap) => {
             let range = ranges.get_mut(gap.key).and_then(Option::take);
-            let range = range.filter(|range| range.len() == gap.bytes);
-            // Anything else would put the stream out of step, and the client could not tell.
-            Piece::Stored(range.expect("every gap has a range of its length"))
+            range.filter(|range| range.len() == gap.bytes).map(Piece::Stored)
         }
     };
-    frame.into_parts().into_iter().map(piece).collect()
+    match frame.into_parts().into_iter().map(piece).collect() {
+        Some(pieces) => Answer::Frame(pieces, held),
+        // It would put the stream out of step, and the client could not tell.
+        None => Answer::Close("a part of an answer has not the length that was said".into()),
+    }
 }
 
 /// Reads a request's body. One that cannot be read ends the connection.

@@ -4,44 +4,16 @@
 #[path = "common/mod.rs"]
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use bytes::Bytes;
 use weir_model::batch::BatchBuilder;
+use weir_testing::allocations::{Counting, of_process};
 
 use common::{Client, NOW_MS, serve};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// An allocator is unsafe by its nature; this one hands everything on to the system's.
-#[allow(unsafe_code)]
-// SAFETY: every call is handed on unchanged to `System`, which keeps the trait's contract.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's contract is that of `System`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `System` with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the pointer came from `System` with this layout.
-        unsafe { System.realloc(pointer, layout, bytes) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const ROUNDS: u64 = 200;
+const ROUNDS: usize = 200;
 
 /// A batch of so many records that together have about 100,000 bytes, so that only their number differs.
 fn batch_of(records: usize) -> Bytes {
@@ -54,18 +26,18 @@ fn batch_of(records: usize) -> Bytes {
 }
 
 /// Allocations of the whole process per produce, and per fetch, of one such batch.
-async fn cost(client: &mut Client, topic: &str, records: usize) -> (u64, u64) {
+async fn cost(client: &mut Client, topic: &str, records: usize) -> (usize, usize) {
     client.create_topic(topic, 1, &[]).await;
     let batch = batch_of(records);
     for _ in 0..ROUNDS / 4 {
         client.append(topic, 0, batch.clone()).await;
     }
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = of_process();
     for _ in 0..ROUNDS {
         client.append(topic, 0, batch.clone()).await;
     }
-    let produced = ALLOCATIONS.load(Ordering::Relaxed) - before;
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let produced = of_process() - before;
+    let before = of_process();
     for round in 0..ROUNDS {
         let mut request = common::fetch(&[(topic, 0, round as i64 * records as i64)]);
         request.topics[0].partitions[0].partition_max_bytes = 1;
@@ -73,7 +45,7 @@ async fn cost(client: &mut Client, topic: &str, records: usize) -> (u64, u64) {
         let got = &response.responses[0].partitions[0];
         assert_eq!(got.records.as_ref().map(weir_kafka_wire::Records::len), Some(batch.len()));
     }
-    let fetched = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let fetched = of_process() - before;
     (produced / ROUNDS, fetched / ROUNDS)
 }
 

@@ -125,7 +125,8 @@ impl Connection {
     /// Records for a consumer; none if its queue is gone.
     pub(super) fn deliver(&mut self, feed: Feed, records: Option<Vec<QueueDelivery>>) {
         // With its channel everything that it had was given back.
-        let Some(channel) = self.channels.get_mut(&feed.channel).filter(|channel| channel.owner == feed.owner)
+        let Some(channel) =
+            self.channels.get_mut(&feed.channel).filter(|channel| channel.owner == feed.owner)
         else {
             return;
         };

@@ -57,13 +57,32 @@ const BURIALS_MAX: usize = 64;
 /// How long to wait before a dead record is published again that could not be.
 const BURY_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long to wait before something that could not be done now is tried again.
+/// Commands' worth of changes of one lane that wait. Beyond them nothing is handed out and nobody is listened to, until
+/// the shard has taken some.
+const CHANGES_WAITING_MAX: usize = 64;
+
+/// How long to wait before changes that the shard could not take now are proposed again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// How long to wait before records that could not be read are read again: what is damaged stays so, and a disk that
+/// fails is not helped by haste.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The queue's actor has ended: its node does not lead it any more, or is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is not led by this node any more")]
 pub struct QueueGone;
+
+/// Why there is no saying what comes next in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GetError {
+    /// See [`QueueGone`].
+    #[error(transparent)]
+    Gone(#[from] QueueGone),
+    /// It is there, and cannot be read.
+    #[error("the next record cannot be read: {0}")]
+    Unreadable(ReadError),
+}
 
 /// What a queue is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +114,7 @@ enum Ask {
     Credit(ConsumerId, u32),
     Settle(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
     CloseOwner(OwnerId, bool),
-    Get(OwnerId, bool, oneshot::Sender<Option<QueueDelivery>>),
+    Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, ReadError>>),
     Purge(oneshot::Sender<u64>),
     Figures(oneshot::Sender<QueueFigures>),
 }
@@ -145,8 +164,8 @@ impl QueueRef {
     }
 
     /// The record that comes next, leased to the owner or settled at once; none if none waits.
-    pub async fn get(&self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, QueueGone> {
-        self.ask(|reply| Ask::Get(owner, settled, reply)).await
+    pub async fn get(&self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, GetError> {
+        self.ask(|reply| Ask::Get(owner, settled, reply)).await?.map_err(GetError::Unreadable)
     }
 
     /// Settles all records that wait. Returns how many these were, when that is durable.
@@ -249,8 +268,10 @@ pub(super) struct Actor {
     /// Those that are to be tried again.
     unburied: Vec<Dead>,
     used_at: Instant,
-    /// Set while something could not be done and is to be tried again.
+    /// Set while a shard could not take changes: when they are proposed again.
     retry_at: Option<Instant>,
+    /// Set while records could not be read: when they are read again. What is at hand is handed out meanwhile.
+    read_again_at: Option<Instant>,
 }
 
 /// Why an actor ends.
@@ -305,12 +326,13 @@ impl Actor {
             unburied: Vec::new(),
             used_at: Instant::now(),
             retry_at: None,
+            read_again_at: None,
         };
         Ok((actor, QueueRef { asks: sender, wake }))
     }
 
-    /// Works until it ends. When it has ended because nobody used it, nothing is on its way any more, and an ask that
-    /// came too late is refused.
+    /// Works until it ends. When it has ended because nobody used it, nothing is on its way any more; an ask that comes
+    /// too late finds it gone.
     pub(super) async fn run(mut self) -> Ended {
         loop {
             if !self.leads() {
@@ -322,8 +344,7 @@ impl Actor {
             self.look_at_first().await;
             self.bury().await;
             self.propose_changes();
-            let idle_at = self.ends_at();
-            let times = [self.retry_at, self.next_expiry(), idle_at];
+            let times = [self.retry_at, self.read_again_at, self.next_expiry(), self.ends_at()];
             let until = times.into_iter().flatten().fold(Instant::now() + LOOK_AGAIN, Instant::min);
             tokio::select! {
                 biased;
@@ -335,7 +356,7 @@ impl Actor {
                         self.retry_at = Some(Instant::now() + BURY_AGAIN);
                     }
                 },
-                ask = self.asks.recv() => match ask {
+                ask = self.asks.recv(), if !self.is_behind() => match ask {
                     Some(ask) => self.carry_out_many(ask).await,
                     None => return Ended::Idle,
                 },
@@ -343,12 +364,7 @@ impl Actor {
                 () = tokio::time::sleep_until(until) => {
                     self.retry_at = None;
                     if self.ends_at().is_some_and(|at| at <= Instant::now()) {
-                        // From here on nobody can ask anything; what was asked before is still done.
-                        self.asks.close();
-                        if self.asks.is_empty() {
-                            let expired = self.options.expires.is_some();
-                            return if expired { Ended::Expired } else { Ended::Idle };
-                        }
+                        return if self.options.expires.is_some() { Ended::Expired } else { Ended::Idle };
                     }
                 }
             }
@@ -380,6 +396,11 @@ impl Actor {
             && self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.told_then.is_empty())
     }
 
+    /// Whether the shard takes changes more slowly than they come.
+    fn is_behind(&self) -> bool {
+        self.lanes.values().any(|lane| lane.waiting.len() >= CHANGES_WAITING_MAX)
+    }
+
     /// Until when the first record expires; looked at only while nobody takes it.
     fn next_expiry(&mut self) -> Option<Instant> {
         let at = self.dispatcher.first_expires_at()?;
@@ -400,27 +421,35 @@ impl Actor {
     /// Hands out what there is for those who take it, reading it as needed.
     async fn hand_out(&mut self) {
         let mut out: Vec<Delivery<QueueRecord>> = Vec::new();
-        loop {
+        while !self.is_behind() {
             self.dispatcher.dispatch(self.clock.now_ms(), &mut out);
             self.send(&mut out);
-            let Some(want) = self.dispatcher.wants() else { return };
-            if let Err(error) = self.read(want).await {
-                tracing::error!(%error, ?want, "a queue's records could not be read; it tries again");
-                self.retry_at = Some(Instant::now() + RETRY);
+            if self.read_again_at.is_some_and(|at| at > Instant::now()) {
                 return;
             }
+            self.read_again_at = None;
+            let Some(want) = self.dispatcher.wants() else { return };
+            if let Err(error) = self.read(want).await {
+                self.read_failed(&error, want);
+                return;
+            }
+            self.gather_changes();
         }
+    }
+
+    fn read_failed(&mut self, error: &ReadError, want: Want) {
+        tracing::error!(%error, ?want, "a queue's records could not be read; it tries again");
+        self.read_again_at = Some(Instant::now() + READ_AGAIN);
     }
 
     /// Where records may expire and must then go somewhere, the first one is looked at although nobody takes it.
     async fn look_at_first(&mut self) {
-        if self.options.cemetery.is_none() {
+        if self.options.cemetery.is_none() || self.read_again_at.is_some() {
             return;
         }
         while let Some(want) = self.dispatcher.wants_first() {
             if let Err(error) = self.read(want).await {
-                tracing::error!(%error, ?want, "a queue's records could not be read; it tries again");
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.read_failed(&error, want);
                 return;
             }
             self.dispatcher.expire(self.clock.now_ms());
@@ -556,7 +585,7 @@ impl Actor {
             Ask::CloseOwner(owner, failed) => self.dispatcher.close_owner(owner, failed),
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
-                if let Err(Some(delivery)) = reply.send(got)
+                if let Err(Ok(Some(delivery))) = reply.send(got)
                     && !settled
                 {
                     let release = Disposition::Release { failed: false };
@@ -592,18 +621,13 @@ impl Actor {
         Ok((id, deliveries))
     }
 
-    async fn get(&mut self, owner: OwnerId, settled: bool) -> Option<QueueDelivery> {
+    async fn get(&mut self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, ReadError> {
         self.note_growth();
         loop {
             match self.dispatcher.get(owner, settled, self.clock.now_ms()) {
-                Got::Record(delivery) => return Some(delivered(delivery)),
-                Got::Empty => return None,
-                Got::Wanted(want) => {
-                    if let Err(error) = self.read(want).await {
-                        tracing::error!(%error, ?want, "a queue's record could not be read");
-                        return None;
-                    }
-                }
+                Got::Record(delivery) => return Ok(Some(delivered(delivery))),
+                Got::Empty => return Ok(None),
+                Got::Wanted(want) => self.read(want).await?,
             }
         }
     }
@@ -621,8 +645,13 @@ impl Actor {
 
     fn gather_changes(&mut self) {
         for (number, changes) in self.dispatcher.take_changes() {
-            if let Some(lane) = self.lanes.get_mut(&number) {
-                lane.waiting.push(changes);
+            let Some(lane) = self.lanes.get_mut(&number) else { continue };
+            match lane.waiting.last_mut() {
+                Some(last) if last.settlements.len() < SETTLEMENTS_PER_COMMAND => {
+                    last.handed_out = last.handed_out.max(changes.handed_out);
+                    last.settlements.extend(changes.settlements);
+                }
+                _ => lane.waiting.push(changes),
             }
         }
     }
@@ -633,8 +662,11 @@ impl Actor {
         for (number, lane) in &mut self.lanes {
             while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
                 let changes = next_command(&mut lane.waiting);
-                let told =
-                    if lane.waiting.is_empty() { std::mem::take(&mut lane.told_then) } else { Vec::new() };
+                // What they wait for may lie in several commands; the last of these to be durable tells them.
+                let told = match lane.waiting.is_empty() {
+                    true => std::mem::take(&mut lane.told_then),
+                    false => lane.told_then.clone(),
+                };
                 let command = Command::Settle {
                     partition: lane.partition.id(),
                     subscription: SubscriptionId::QUEUE,

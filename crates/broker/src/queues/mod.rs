@@ -11,7 +11,7 @@ mod record;
 mod registry;
 mod sink;
 
-pub use actor::{QueueFigures, QueueGone, QueueRef};
+pub use actor::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use bury::Cemetery;
 pub use deaths::{DEATHS_HEADER, Death, Deaths};
 pub use record::QueueRecord;

@@ -15,6 +15,9 @@ use crate::errors::{AdminError, LookupError, Unavailable, refused};
 use crate::read::PartitionRef;
 use crate::topics::Topic;
 
+/// Partitions that a queue may have: each is a lane, and has a number.
+const LANES_MAX: usize = LaneNumber::MAX as usize + 1;
+
 /// The actors of this node, by topic.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
@@ -40,12 +43,15 @@ impl Broker {
         if let Some(queue) = running.get(&topic.id()).filter(|queue| !queue.is_gone()) {
             return Ok(queue.clone());
         }
+        if topic.partition_count() > LANES_MAX {
+            return Err(AdminError::Limit { what: "partitions of a queue", limit: LANES_MAX as u64 });
+        }
         let mut lanes = Vec::new();
         for index in 0..topic.partition_count() {
             let partition = self.partition(topic, index as i32).map_err(|error| not_found(error, topic))?;
             partition.ready()?;
             self.open_subscription(&partition).await?;
-            lanes.push((index.min(LaneNumber::MAX.into()) as LaneNumber, partition));
+            lanes.push((index as LaneNumber, partition));
         }
         let (actor, queue) = Actor::new(lanes, options, self.clock.clone(), self.blocking())?;
         running.insert(topic.id(), queue.clone());
@@ -54,12 +60,11 @@ impl Broker {
             let ended = actor.run().await;
             tracing::debug!(%id, ?ended, "a queue's actor has ended");
             let Some(broker) = broker.upgrade() else { return };
-            if ended != Ended::NotLeader {
-                let mut running = broker.queues.running.lock().await;
-                if running.get(&id).is_some_and(QueueRef::is_gone) {
-                    running.remove(&id);
-                }
+            let mut running = broker.queues.running.lock().await;
+            if running.get(&id).is_some_and(QueueRef::is_gone) {
+                running.remove(&id);
             }
+            drop(running);
             if ended == Ended::Expired {
                 tracing::info!(%id, "deleting a queue that nobody has used for as long as it may wait");
                 if let Err(error) = broker.delete_topic(id).await {

@@ -265,6 +265,21 @@ fn whoever_consumes_exclusively_is_alone() {
 }
 
 #[test]
+fn a_queue_has_only_so_many_consumers() {
+    let mut dispatcher = Dispatcher::<Note>::new(Options::default());
+    let limit = loop {
+        match dispatcher.subscribe(consumer(OWNER, 0)) {
+            Ok(_) => {}
+            Err(SubscribeError::TooMany { limit }) => break limit,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!(dispatcher.consumers(), limit);
+    dispatcher.close_owner(OWNER, false);
+    assert!(dispatcher.subscribe(consumer(OWNER, 0)).is_ok());
+}
+
+#[test]
 fn a_gate_that_is_shut_keeps_only_its_own_consumers_waiting() {
     struct Slots(AtomicI64);
     impl Gate for Slots {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weir_kafka_wire::{ApiVersionsRequest, ApiVersionsResponse, ErrorCode};
 
 use crate::pipeline::Answer;
-use crate::session::{Call, pieces};
+use crate::session::{Call, answer_of};
 
 /// First version in which clients name themselves.
 const CLIENT_NAMES_FROM_VERSION: i16 = 3;
@@ -27,7 +27,7 @@ pub(crate) fn refuse_version(call: &Call, _body: Bytes) -> Option<Answer> {
     call.count_error();
     let frame = ApiVersionsResponse::unsupported_version(call.correlation_id, &call.front.served).ok()?;
     call.answered(frame.len());
-    Some(Answer::Frame(pieces(frame, Vec::new()), None))
+    Some(answer_of(frame, Vec::new(), None))
 }
 
 /// Letters, digits, and inside also `-` and `.` (KIP-511).
