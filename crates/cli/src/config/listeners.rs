@@ -56,8 +56,8 @@ fn parse_protocol(name: &str) -> Result<Protocol, String> {
     if let Some(protocol) = SERVED.iter().find(|protocol| protocol.name() == name) {
         return Ok(*protocol);
     }
+    let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     if NOT_YET_SERVED.contains(&name) {
-        let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
         return Err(format!("the protocol {name} is not served by this version; these are: {served}"));
     }
     let known = SERVED.iter().map(|protocol| protocol.name()).chain(NOT_YET_SERVED.iter().copied());
