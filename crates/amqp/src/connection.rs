@@ -1,9 +1,12 @@
 //! One connection: reads frames, carries out methods in their order, and sends what comes of them.
 
 mod basic;
+mod blocking;
 mod close;
 mod declare;
 mod publish;
+mod replies;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,13 +18,15 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
-    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope,
-    ShortStr, Writer,
+    Command, Content, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode,
+    Scope, ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_broker::streams::{StreamRecord, StreamRecords};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
 use weir_router::Router;
@@ -31,6 +36,7 @@ use crate::errors::Failure;
 use crate::front::{ConnectionId, DefaultUser, Front};
 use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
+use crate::replies::{REPLIES_WAITING_MAX, Reply};
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
@@ -39,11 +45,17 @@ const READ_BYTES: usize = 64 << 10;
 /// How long a peer may take to answer `connection.close`.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How often a client that is blocked is looked at.
+const BLOCKED_STEP: Duration = Duration::from_millis(200);
+
 /// Heartbeats that a peer may miss.
 const HEARTBEATS_MISSED: u32 = 2;
 
 /// The next records of a consumer.
 type NextDeliveries = Pin<Box<dyn Future<Output = (Feed, Option<Vec<QueueDelivery>>)> + Send>>;
+
+/// The next records of a consumer that reads by offset.
+type NextRecords = Pin<Box<dyn Future<Output = (StreamFeed, Option<Vec<StreamRecord>>)> + Send>>;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -68,6 +80,7 @@ pub(super) struct Connection {
     outbox: Outbox,
     channels: BTreeMap<u16, Channel>,
     deliveries: FuturesUnordered<NextDeliveries>,
+    stream_records: FuturesUnordered<NextRecords>,
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
@@ -80,6 +93,13 @@ pub(super) struct Connection {
     route: weir_router::Route,
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
+    /// Direct replies to this connection's channels.
+    replies: mpsc::Receiver<Reply>,
+    reply_sender: mpsc::Sender<Reply>,
+    /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
+    blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
+    /// Whether the client was told that it is blocked.
+    blocked_told: bool,
     /// State of a small generator, for exchanges that choose at random.
     random: u64,
 }
@@ -92,6 +112,16 @@ struct Feed {
     consumer: ConsumerKey,
     queue: QueueRef,
     deliveries: QueueDeliveries,
+}
+
+/// What a consumer reads by offset. It may outlive the consumer, and another may have its tag by then.
+struct StreamFeed {
+    channel: u16,
+    owner: weir_broker::queues::OwnerId,
+    tag: ShortStr,
+    name: ShortStr,
+    has_partitions: bool,
+    records: StreamRecords,
 }
 
 /// Settlements of one queue that go together.
@@ -121,6 +151,7 @@ where
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
+            let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
             let mut connection = Connection {
                 id: front.new_connection(),
                 front,
@@ -131,6 +162,7 @@ where
                 outbox,
                 channels: BTreeMap::new(),
                 deliveries: FuturesUnordered::new(),
+                stream_records: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
                 settlements: Vec::new(),
@@ -138,6 +170,10 @@ where
                 router: None,
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
+                replies,
+                reply_sender,
+                blocked: None,
+                blocked_told: false,
                 random,
             };
             let ended = connection.run(&mut read, &mut buffer).await;
@@ -264,16 +300,24 @@ impl Connection {
             }
             self.flush().await;
             let is_full = self.outbox.is_full();
+            let is_blocked = self.blocked.is_some();
+            if is_blocked {
+                // What it sends is not read, its heartbeats included.
+                heard_at = Instant::now();
+            }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
-                came = read.read_buf(buffer), if !is_full => match came {
+                came = read.read_buf(buffer), if !is_full && !is_blocked => match came {
                     Ok(1..) => heard_at = Instant::now(),
                     _ => return Ended::ByPeer,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
+                Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
+                Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
+                () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {
                     if heard_at.elapsed() > beat * HEARTBEATS_MISSED {
                         return Ended::Silent;
@@ -290,6 +334,9 @@ impl Connection {
     /// Carries out everything that has come.
     async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
         self.router = None;
+        if !self.go_on_publishing().await? {
+            return Ok(());
+        }
         loop {
             let frame = match Frame::parse(buffer, self.agreed.frame_max) {
                 Ok(Parsed::Frame(frame)) => frame,
@@ -305,6 +352,9 @@ impl Connection {
                 (FrameType::Heartbeat, _) => {}
                 (_, 0) => self.on_connection(frame)?,
                 (_, number) => self.on_channel(number, frame).await?,
+            }
+            if self.blocked.is_some() {
+                return Ok(());
             }
         }
     }
@@ -412,6 +462,10 @@ impl Connection {
     async fn carry_out(&mut self, number: u16, command: Command) -> Result<(), Failure> {
         let Command { method, content } = command;
         if let Method::BasicPublish(publish) = method {
+            if !self.front.broker.has_disk_space() {
+                self.block(number, publish, content.unwrap_or_default());
+                return Ok(());
+            }
             return self.publish(number, publish, content.unwrap_or_default()).await;
         }
         if !matches!(method, Method::BasicAck(_) | Method::BasicNack(_) | Method::BasicReject(_)) {

@@ -16,6 +16,7 @@ mod front;
 mod handshake;
 mod message;
 mod outbox;
+mod replies;
 mod values;
 
 pub use front::{AmqpFront, AmqpFrontOptions};

@@ -8,6 +8,7 @@
 //! * [`Topic`], [`PartitionRef`]: what records go to and come from.
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
+//! * [`streams`]: reading topics record by record, by offset.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
@@ -29,6 +30,7 @@ pub mod queues;
 mod read;
 mod reconcile;
 mod retention;
+pub mod streams;
 mod topics;
 pub mod topology;
 mod upkeep;

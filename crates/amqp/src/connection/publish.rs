@@ -52,11 +52,13 @@ impl Connection {
         if publish.immediate {
             return Err(Failure::new(ReplyCode::NotImplemented, "immediate=true"));
         }
+        let mut properties = content.properties;
+        self.fill_in_reply_to(number, &mut properties)?;
         let held = Held {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             mandatory: publish.mandatory,
-            properties: content.properties,
+            properties,
             body: content.body.into_contiguous(),
         };
         self.check_message(&held)?;
@@ -112,6 +114,9 @@ impl Connection {
         let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len());
         keys.push(routing_key.as_bytes());
         keys.extend(copies.iter().map(|key| &key[..]));
+        if exchange.is_empty() {
+            self.reply(&keys, &properties, &body);
+        }
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
         let found = {
@@ -152,7 +157,7 @@ impl Connection {
             batch.number == number
                 && batch.builder.record_count() < BATCH_MESSAGES
                 && batch.builder.section_bytes() < BATCH_BYTES
-                && batch.destinations.are_those_of(&destinations)
+                && batch.destinations.may_go_with(&destinations)
         };
         if !self.batch.as_ref().is_some_and(fits) {
             self.flush_messages().await;
@@ -165,6 +170,9 @@ impl Connection {
         });
         batch.builder.push(now, None, record.value.as_deref(), &record.headers);
         batch.tags.extend(tag);
+        if batch.destinations.goes_alone() {
+            self.flush_messages().await;
+        }
         Ok(())
     }
 
@@ -213,7 +221,9 @@ impl Connection {
     /// Notes what became of messages.
     pub(super) fn confirm(&mut self, confirmed: Confirmed) {
         let Confirmed { number, owner, tags, result } = confirmed;
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !matches!(error, PublishError::QueueFull(_))
+        {
             tracing::warn!(%error, messages = tags.len(), "messages could not be published");
         }
         let Some(channel) = self.channels.get_mut(&number).filter(|channel| channel.owner == owner) else {

@@ -5,6 +5,6 @@ mod declare;
 mod publish;
 mod transient;
 
-pub use arguments::{DeadLetters, InvalidArgument, Overflow, QueueArguments};
+pub use arguments::{DeadLetters, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms};
 pub use declare::{QueueInfo, TopologyError};
 pub use publish::{Destinations, RoutedPublishing, Unrouted};
