@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weir_amqp_wire::methods::basic;
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::queues::{
-    ConsumerId, Death, Deaths, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueGone, QueueRef,
-    SubscribeError,
+    ConsumerId, Death, Deaths, GetError, KEYS_HEADER, OwnerId, QueueDeliveries, QueueDelivery, QueueGone,
+    QueueRef, SubscribeError,
 };
 use weir_broker::topology::QueueInfo;
 use weir_dispatch::{Gate, NewConsumer};
@@ -375,10 +375,15 @@ fn message_of(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Messag
 /// The message that a record is.
 pub(super) fn message_of_record(mut record: Record, queue: &ShortStr) -> Message {
     let deaths = Deaths::of(&record);
+    let has_copies = record.headers.iter().any(|header| header.key == KEYS_HEADER);
     record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
     let mut message = Message::from_record(record, queue);
     if let Some(deaths) = deaths {
         let headers = message.properties.headers.get_or_insert_with(Table::new);
+        // The queue that it died in said where it goes.
+        if !has_copies && headers.get("CC").is_some() {
+            *headers = headers.iter().filter(|(name, _)| *name != "CC").cloned().collect();
+        }
         death_headers(&deaths, headers);
     }
     message

@@ -3,6 +3,7 @@
 use weir_amqp_wire::methods::{basic, confirm, tx};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
 use weir_broker::errors::PublishError;
+use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_model::batch::{BatchBuilder, Header};
 use weir_model::subscription::Disposition;
@@ -110,10 +111,10 @@ impl Connection {
     async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let copies = copies(&mut properties)?;
-        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len());
+        let Copies { copies, blind } = copies(&mut properties)?;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len() + blind.len());
         keys.push(routing_key.as_bytes());
-        keys.extend(copies.iter().map(|key| &key[..]));
+        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
         if exchange.is_empty() {
             self.reply(&keys, &properties, &body);
         }
@@ -152,6 +153,9 @@ impl Connection {
             let at = now.saturating_add(after);
             let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
             record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
+        }
+        if !copies.is_empty() {
+            record.headers.push(keys_header(&copies));
         }
         let fits = |batch: &Batch| {
             batch.number == number
@@ -316,11 +320,20 @@ impl Connection {
     }
 }
 
-/// The further keys of a message: its headers `CC` and `BCC`, the latter of which is taken out.
-fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure> {
-    let Some(headers) = &mut properties.headers else { return Ok(Vec::new()) };
-    let mut keys = Vec::new();
-    for name in ["CC", "BCC"] {
+/// The further keys of a message.
+#[derive(Default)]
+struct Copies {
+    /// Its header `CC`.
+    copies: Vec<bytes::Bytes>,
+    /// Its header `BCC`, which its readers do not see.
+    blind: Vec<bytes::Bytes>,
+}
+
+/// The further keys of a message, out of whose headers `BCC` is taken.
+fn copies(properties: &mut BasicProperties) -> Result<Copies, Failure> {
+    let Some(headers) = &mut properties.headers else { return Ok(Copies::default()) };
+    let mut found = Copies::default();
+    for (name, keys) in [("CC", &mut found.copies), ("BCC", &mut found.blind)] {
         match headers.get(name) {
             None => {}
             Some(Value::Array(values)) => {
@@ -336,7 +349,7 @@ fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure
     if headers.get("BCC").is_some() {
         *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
     }
-    Ok(keys)
+    Ok(found)
 }
 
 /// Milliseconds that a message may wait; none if that is not a number.

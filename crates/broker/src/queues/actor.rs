@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -15,8 +16,8 @@ use weir_dispatch::{
     ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer,
     OwnerId, SubscribeError,
 };
-use weir_model::SubscriptionId;
 use weir_model::subscription::Disposition;
+use weir_model::{SubscriptionId, TimestampMs};
 use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
 use super::bury::Burial;
@@ -46,12 +47,20 @@ const BURY_AGAIN: Duration = Duration::from_secs(1);
 /// the shard has taken some.
 const CHANGES_WAITING_MAX: usize = 64;
 
-/// Wakes the actor when a partition grows.
-struct Growth(Arc<Notify>);
+/// Wakes the actor when a partition grows, or is gone.
+struct Growth {
+    wake: Arc<Notify>,
+    is_closed: Arc<AtomicBool>,
+}
 
 impl AppendObserver for Growth {
     fn appended(&self, _bytes: usize) {
-        self.0.notify_one();
+        self.wake.notify_one();
+    }
+
+    fn closed(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.wake.notify_one();
     }
 }
 
@@ -77,6 +86,8 @@ pub(super) struct Actor {
     pub(super) dispatcher: Dispatcher<QueueRecord>,
     sinks: BTreeMap<ConsumerId, Sink>,
     pub(super) room: Room,
+    /// Set when a partition is gone, and the queue with it.
+    is_closed: Arc<AtomicBool>,
     pub(super) settling: FuturesUnordered<Pin<Box<dyn Future<Output = Settled> + Send>>>,
     /// Dead records that are being published.
     burials: FuturesUnordered<Pin<Box<dyn Future<Output = Burial> + Send>>>,
@@ -96,7 +107,7 @@ pub(super) enum Ended {
     Idle,
     /// Nobody has used it for so long that it is to be deleted.
     Expired,
-    /// Another node leads, or the shard cannot go on.
+    /// Another node leads, the shard cannot go on, or the queue was deleted.
     NotLeader,
 }
 
@@ -127,6 +138,7 @@ impl Actor {
             dispatcher,
             sinks: BTreeMap::new(),
             room: Room::default(),
+            is_closed: Arc::default(),
             settling: FuturesUnordered::new(),
             burials: FuturesUnordered::new(),
             unburied: Vec::new(),
@@ -146,7 +158,8 @@ impl Actor {
             return Ok(());
         }
         // Told first, looked at then: an append in between wakes for nothing, and none is missed.
-        let growth = partition.view().observe(Arc::new(Growth(Arc::clone(&self.wake))));
+        let growth = Growth { wake: Arc::clone(&self.wake), is_closed: Arc::clone(&self.is_closed) };
+        let growth = partition.view().observe(Arc::new(growth));
         self.dispatcher.add_lane(number, lane_start(&partition).ok_or(Unavailable::Starting)?);
         let (waiting, told_then) = (Vec::new(), Vec::new());
         self.lanes.insert(number, Lane { partition, _growth: growth, waiting, told_then, on_their_way: 0 });
@@ -160,11 +173,18 @@ impl Actor {
             if !self.leads() {
                 return Ended::NotLeader;
             }
+            let was_empty = self.dispatcher.ready() == 0;
             self.note_growth().await;
+            if was_empty {
+                // What comes while somebody waits for it is handed out, however short its time is.
+                self.hand_out(TimestampMs::MIN).await;
+            }
             self.dispatcher.expire(self.clock.now_ms());
-            self.hand_out().await;
+            self.hand_out(self.clock.now_ms()).await;
             self.drop_excess();
-            self.look_at_first().await;
+            if self.options.cemetery.is_some() {
+                self.look_at_first().await;
+            }
             self.bury().await;
             self.propose_changes();
             let times = [self.retry_at, self.read_again_at, self.next_expiry(), self.ends_at()];
@@ -195,7 +215,8 @@ impl Actor {
     }
 
     fn leads(&self) -> bool {
-        self.lanes.values().all(|lane| lane.partition.ready().is_ok())
+        !self.is_closed.load(Ordering::Acquire)
+            && self.lanes.values().all(|lane| lane.partition.ready().is_ok())
     }
 
     /// When the actor may end, if nobody uses the queue until then. One whose records may expire and must then go
@@ -239,11 +260,11 @@ impl Actor {
         }
     }
 
-    /// Hands out what there is for those who take it, reading it as needed.
-    async fn hand_out(&mut self) {
+    /// Hands out what there is and has not expired by then for those who take it, reading it as needed.
+    async fn hand_out(&mut self, now: TimestampMs) {
         let mut out: Vec<Delivery<QueueRecord>> = Vec::new();
         while !self.is_behind() {
-            self.dispatcher.dispatch(self.clock.now_ms(), &mut out);
+            self.dispatcher.dispatch(now, &mut out);
             self.send(&mut out);
             if self.read_again_at.is_some_and(|at| at > Instant::now()) {
                 return;
@@ -258,9 +279,9 @@ impl Actor {
         }
     }
 
-    /// Where records may expire and must then go somewhere, the first one is looked at although nobody takes it.
+    /// Looks at the first record although nobody takes it: it may have expired.
     async fn look_at_first(&mut self) {
-        if self.options.cemetery.is_none() || self.read_again_at.is_some() {
+        if self.read_again_at.is_some() {
             return;
         }
         while let Some(want) = self.dispatcher.wants_first() {
@@ -365,6 +386,8 @@ impl Actor {
             Ask::Figures(reply) => {
                 self.note_growth().await;
                 self.drop_excess();
+                self.dispatcher.expire(self.clock.now_ms());
+                self.look_at_first().await;
                 let bounded = self.options.limits.bytes.is_some();
                 let _ = reply.send(QueueFigures {
                     ready: self.dispatcher.ready(),

@@ -45,7 +45,7 @@ pub struct Death {
     pub exchange: String,
     /// The keys that it had been published by.
     pub keys: Vec<Bytes>,
-    /// How long it was to wait at most, as its publisher said, if that is what it died of.
+    /// How long it was to wait at most, as its publisher said. That does not count any more.
     pub expiration: Option<String>,
 }
 
@@ -172,18 +172,25 @@ pub(crate) fn dead_letter(
     let published_to = String::from_utf8_lossy(&text(&record, EXCHANGE_HEADER)).into_owned();
     let own_key = text(&record, ROUTING_KEY_HEADER);
     let expiration = text(&record, EXPIRATION_HEADER);
-    let expires = reason == DeadReason::Expired && !expiration.is_empty();
+    let copies = further_keys(&record);
     let death = Death {
         queue: queue.to_owned(),
         reason,
         count: 1,
         time: now,
         exchange: published_to,
-        keys: vec![own_key.clone()],
-        expiration: expires.then(|| String::from_utf8_lossy(&expiration).into_owned()),
+        keys: std::iter::once(own_key.clone()).chain(copies.iter().cloned()).collect(),
+        expiration: (!expiration.is_empty()).then(|| String::from_utf8_lossy(&expiration).into_owned()),
     };
     let deaths = Deaths::add(before, death);
-    let key = routing_key.map_or(own_key, |key| Bytes::copy_from_slice(key.as_bytes()));
+    let (key, copies) = match routing_key {
+        None => (own_key, copies),
+        // The queue says where its dead go, and nobody else.
+        Some(key) => {
+            record.headers.retain(|header| header.key != KEYS_HEADER);
+            (Bytes::copy_from_slice(key.as_bytes()), Vec::new())
+        }
+    };
     // It would otherwise die of the same once more, and at once.
     let gone = [DEATHS_HEADER, EXPIRES_HEADER, EXPIRATION_HEADER, EXCHANGE_HEADER, ROUTING_KEY_HEADER];
     record.headers.retain(|header| !gone.contains(&header.key.as_str()));
@@ -195,7 +202,27 @@ pub(crate) fn dead_letter(
     record.headers.splice(0..0, address);
     record.headers.push(header(DEATHS_HEADER, deaths.encode()));
     record.timestamp = now;
-    Some(DeadLetter { record, exchange: exchange.to_owned(), keys: vec![key] })
+    let keys = std::iter::once(key).chain(copies).collect();
+    Some(DeadLetter { record, exchange: exchange.to_owned(), keys })
+}
+
+/// The header of a record that was published by several keys at once: the others than its routing key. A front puts it
+/// there, and takes away what its clients see of them where it is gone.
+pub const KEYS_HEADER: &str = "weir.keys";
+
+/// The header by which a record tells of further keys.
+pub fn keys_header(keys: &[Bytes]) -> Header {
+    let mut out = Writer::new();
+    out.list(keys, |out, key| out.bytes(key));
+    Header { key: KEYS_HEADER.to_owned(), value: Some(out.finish()) }
+}
+
+/// Further keys of a record; none if there are none, or if what stands there cannot be read.
+fn further_keys(record: &Record) -> Vec<Bytes> {
+    let header = record.headers.iter().rev().find(|header| header.key == KEYS_HEADER);
+    let Some(value) = header.and_then(|header| header.value.clone()) else { return Vec::new() };
+    let mut reader = Reader::new("keys", value);
+    reader.list(4, |reader| reader.bytes()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod settling;
 mod sink;
 
 pub use bury::Cemetery;
-pub use deaths::{DEATHS_HEADER, Death, Deaths};
+pub use deaths::{DEATHS_HEADER, Death, Deaths, KEYS_HEADER, keys_header};
 pub use handle::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use record::QueueRecord;
 pub use room::{Limits, Overflow};
