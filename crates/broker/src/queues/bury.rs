@@ -85,32 +85,31 @@ impl Cemetery {
     ) -> Result<(), PublishError> {
         let DeadLetters { exchange, routing_key, .. } = &self.dead_letters;
         let now = broker.now_ms();
-        match dead_letter(record, &self.queue, reason, now, exchange, routing_key.as_deref()) {
-            Some(letter) => publish(broker, &self.namespace, letter).await,
-            None => {
-                tracing::info!(queue = self.queue, "a record that died in a circle is dropped");
-                Ok(())
-            }
-        }
+        let letter = dead_letter(record, &self.queue, reason, now, exchange, routing_key.as_deref());
+        publish(broker, &self.namespace, &letter).await
     }
 }
 
-async fn publish(broker: &Arc<Broker>, namespace: &str, letter: DeadLetter) -> Result<(), PublishError> {
-    let DeadLetter { record, exchange, keys } = letter;
+async fn publish(broker: &Arc<Broker>, namespace: &str, letter: &DeadLetter) -> Result<(), PublishError> {
+    let record = &letter.record;
     let destinations = {
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let keys: Vec<&[u8]> = letter.keys.iter().map(|key| &key[..]).collect();
         let mut route = Route::new();
         let router = broker.router(namespace)?;
-        let priority = priority_of(&record);
+        let priority = priority_of(record);
         // An exchange that is not there takes what is dead with it, as in RabbitMQ.
-        if router.route(&Routed::new(&exchange, &keys), &mut route).is_err() || route.is_empty() {
+        if router.route(&Routed::new(&letter.exchange, &keys), &mut route).is_err() || route.is_empty() {
             return Ok(());
         }
-        let names = route.queues().map(|name| &**name);
+        let names = route.queues().map(|name| &**name).filter(|name| letter.may_enter(name));
         broker
             .destinations(namespace, names, priority, 0)
             .map_err(|unrouted| PublishError::Refused(unrouted.to_string()))?
     };
+    if destinations.is_empty() {
+        tracing::info!(exchange = letter.exchange, "a record that dies in a circle is dropped");
+        return Ok(());
+    }
     let mut builder = BatchBuilder::new();
     builder.push(record.timestamp, record.key.as_deref(), record.value.as_deref(), &record.headers);
     broker.publish_to(&destinations, builder.build()).await?.await
