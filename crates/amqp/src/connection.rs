@@ -3,10 +3,10 @@
 mod basic;
 mod close;
 mod declare;
+mod describe;
 mod publish;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use weir_amqp_wire::{
     ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
 use weir_router::Router;
@@ -31,6 +32,7 @@ use crate::errors::Failure;
 use crate::front::{ConnectionId, DefaultUser, Front};
 use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
+pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
@@ -54,6 +56,8 @@ enum Ended {
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
     Silent,
+    /// An operator closed it, for this reason.
+    Closed(String),
     /// The broker stops.
     Draining,
 }
@@ -61,6 +65,8 @@ enum Ended {
 pub(super) struct Connection {
     front: Arc<Front>,
     id: ConnectionId,
+    /// Its place among the broker's sessions.
+    seat: SessionSeat,
     client: Client,
     agreed: Agreed,
     namespace: String,
@@ -104,12 +110,14 @@ struct Settling {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, peer: SocketAddr)
+pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (mut read, write) = tokio::io::split(stream);
-    let (outbox, writing) = outbox(write);
+    let peer = ends.peer;
+    let counters = Arc::new(SessionCounters::default());
+    let (outbox, writing) = outbox(write, Arc::clone(&counters));
     let writing = tokio::spawn(writing);
     let mut buffer = BytesMut::new();
     let mut out = Writer::new(FRAME_MAX);
@@ -121,8 +129,10 @@ where
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
+            let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
             let mut connection = Connection {
                 id: front.new_connection(),
+                seat: front.broker.open_session(facts, counters),
                 front,
                 client,
                 agreed,
@@ -267,8 +277,16 @@ impl Connection {
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
+                ask = self.seat.asked() => match ask {
+                    SessionAsk::Close(reason) => return Ended::Closed(reason),
+                    // Whoever asked may have gone.
+                    SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
+                },
                 came = read.read_buf(buffer), if !is_full => match came {
-                    Ok(1..) => heard_at = Instant::now(),
+                    Ok(bytes @ 1..) => {
+                        self.seat.counters().received(bytes);
+                        heard_at = Instant::now();
+                    }
                     _ => return Ended::ByPeer,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
@@ -341,6 +359,7 @@ impl Connection {
                     Method::decode(frame.payload)
             {
                 self.channels.remove(&number);
+                self.count_channels();
                 if matches!(method, Method::ChannelClose(_)) {
                     self.send(number, channel::CloseOk {});
                 }
@@ -378,6 +397,7 @@ impl Connection {
         }
         let owner = self.front.broker.new_owner();
         self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
+        self.count_channels();
         self.send(number, channel::OpenOk::default());
         Ok(())
     }
@@ -423,6 +443,7 @@ impl Connection {
             Method::ChannelClose(_) => {
                 self.close_channel(number).await;
                 self.channels.remove(&number);
+                self.count_channels();
                 self.send(number, channel::CloseOk {});
                 Ok(())
             }

@@ -1,7 +1,8 @@
 //! Class basic on its way in: messages are routed, gathered, published and confirmed; and transactions.
 
+use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, expires_after, take_copies};
 use weir_amqp_wire::methods::{basic, confirm, tx};
-use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
+use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
 use weir_broker::topology::Destinations;
 use weir_model::batch::{BatchBuilder, Header};
@@ -12,17 +13,12 @@ use super::Connection;
 use super::declare::text;
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
-use crate::message::Message;
-use crate::values::Asked;
 
 /// Bytes of messages that go together.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Messages that go together.
 const BATCH_MESSAGES: i32 = 4_096;
-
-/// Header of a record that expires; see the broker's queues.
-const EXPIRES_HEADER: &str = "weir.expires";
 
 /// Messages that go together: of one channel, to the same queues.
 pub(super) struct Batch {
@@ -108,7 +104,7 @@ impl Connection {
     async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let copies = copies(&mut properties)?;
+        let copies = take_copies(&mut properties)?;
         let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len());
         keys.push(routing_key.as_bytes());
         keys.extend(copies.iter().map(|key| &key[..]));
@@ -304,34 +300,4 @@ impl Connection {
         self.send(number, tx::RollbackOk {});
         Ok(())
     }
-}
-
-/// The further keys of a message: its headers `CC` and `BCC`, the latter of which is taken out.
-fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure> {
-    let Some(headers) = &mut properties.headers else { return Ok(Vec::new()) };
-    let mut keys = Vec::new();
-    for name in ["CC", "BCC"] {
-        match headers.get(name) {
-            None => {}
-            Some(Value::Array(values)) => {
-                keys.extend(values.iter().filter_map(|value| value.as_bytes().cloned()));
-            }
-            Some(_) => {
-                return Err(Failure::precondition(format!(
-                    "invalid value for header '{name}': it must be an array"
-                )));
-            }
-        }
-    }
-    if headers.get("BCC").is_some() {
-        *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
-    }
-    Ok(keys)
-}
-
-/// Milliseconds that a message may wait; none if that is not a number.
-fn expires_after(expiration: &ShortStr) -> Option<i64> {
-    let digits = expiration.as_str()?;
-    let all_digits = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    all_digits.then(|| digits.parse().ok()).flatten()
 }

@@ -75,6 +75,11 @@ impl Broker {
         Ok(queue)
     }
 
+    /// The actor of a queue, if there is one.
+    pub(crate) async fn running_queue(&self, id: TopicId) -> Option<QueueRef> {
+        self.queues.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()
+    }
+
     async fn open_subscription(&self, partition: &PartitionRef) -> Result<(), AdminError> {
         let subscription = SubscriptionId::QUEUE;
         if partition.handle().view().subscription(partition.id(), subscription).is_some() {
