@@ -60,7 +60,7 @@ fn parse_protocol(name: &str) -> Result<Protocol, String> {
     }
     let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     if NOT_YET_SERVED.contains(&name) {
-        return Err(format!("the protocol {name} is not served by this version; {served} are"));
+        return Err(format!("the protocol {name} is not served by this version; these are: {served}"));
     }
     let known = SERVED.iter().map(|protocol| protocol.name()).chain(NOT_YET_SERVED.iter().copied());
     match nearest(name, known) {
