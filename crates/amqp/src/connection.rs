@@ -4,12 +4,12 @@ mod basic;
 mod blocking;
 mod close;
 mod declare;
+mod describe;
 mod publish;
 mod replies;
 mod streams;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use weir_amqp_wire::{
     Scope, ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
 use weir_broker::streams::{StreamRecord, StreamRecords};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
@@ -37,6 +38,7 @@ use crate::front::{ConnectionId, DefaultUser, Front};
 use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
 use crate::replies::{REPLIES_WAITING_MAX, Reply};
+pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
@@ -66,6 +68,8 @@ enum Ended {
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
     Silent,
+    /// An operator closed it, for this reason.
+    Closed(String),
     /// The broker stops.
     Draining,
 }
@@ -73,6 +77,8 @@ enum Ended {
 pub(super) struct Connection {
     front: Arc<Front>,
     id: ConnectionId,
+    /// Its place among the broker's sessions.
+    seat: SessionSeat,
     client: Client,
     agreed: Agreed,
     namespace: String,
@@ -134,12 +140,14 @@ struct Settling {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, peer: SocketAddr)
+pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (mut read, write) = tokio::io::split(stream);
-    let (outbox, writing) = outbox(write);
+    let peer = ends.peer;
+    let counters = Arc::new(SessionCounters::default());
+    let (outbox, writing) = outbox(write, Arc::clone(&counters));
     let writing = tokio::spawn(writing);
     let mut buffer = BytesMut::new();
     let mut out = Writer::new(FRAME_MAX);
@@ -152,8 +160,10 @@ where
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
             let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+            let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
             let mut connection = Connection {
                 id: front.new_connection(),
+                seat: front.broker.open_session(facts, counters),
                 front,
                 client,
                 agreed,
@@ -308,8 +318,16 @@ impl Connection {
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
+                ask = self.seat.asked() => match ask {
+                    SessionAsk::Close(reason) => return Ended::Closed(reason),
+                    // Whoever asked may have gone.
+                    SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
+                },
                 came = read.read_buf(buffer), if !is_full && !is_blocked => match came {
-                    Ok(1..) => heard_at = Instant::now(),
+                    Ok(bytes @ 1..) => {
+                        self.seat.counters().received(bytes);
+                        heard_at = Instant::now();
+                    }
                     _ => return Ended::ByPeer,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
@@ -391,6 +409,7 @@ impl Connection {
                     Method::decode(frame.payload)
             {
                 self.channels.remove(&number);
+                self.count_channels();
                 if matches!(method, Method::ChannelClose(_)) {
                     self.send(number, channel::CloseOk {});
                 }
@@ -428,6 +447,7 @@ impl Connection {
         }
         let owner = self.front.broker.new_owner();
         self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
+        self.count_channels();
         self.send(number, channel::OpenOk::default());
         Ok(())
     }
@@ -477,6 +497,7 @@ impl Connection {
             Method::ChannelClose(_) => {
                 self.close_channel(number).await;
                 self.channels.remove(&number);
+                self.count_channels();
                 self.send(number, channel::CloseOk {});
                 Ok(())
             }

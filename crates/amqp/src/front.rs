@@ -15,7 +15,7 @@ use weir_broker::Broker;
 use weir_model::TopicId;
 use weir_model::queue::DEFAULT_NAMESPACE;
 
-use crate::connection;
+use crate::connection::{self, Ends};
 use crate::handshake::Gatekeeper;
 use crate::replies::Mailboxes;
 
@@ -167,5 +167,8 @@ async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
     }
-    connection::serve(front, stream, peer).await;
+    match stream.local_addr() {
+        Ok(local) => connection::serve(front, stream, Ends { peer, local }).await,
+        Err(error) => tracing::debug!(%peer, %error, "the connection ended before it was served"),
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Handshake {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Client {
     pub user: String,
+    /// By which mechanism it said so.
+    pub mechanism: String,
     /// Whether it wants to be told when a queue that it consumes goes.
     pub takes_cancel: bool,
     /// Whether it wants to be told that it is held back.
@@ -188,6 +190,7 @@ fn authenticate(ok: connection::StartOk, gatekeeper: &dyn Gatekeeper) -> Result<
     };
     Ok(Client {
         user,
+        mechanism,
         takes_cancel: capability("consumer_cancel_notify"),
         takes_blocked: capability("connection.blocked"),
         takes_refusal: capability("authentication_failure_close"),

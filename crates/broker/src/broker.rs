@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -18,11 +19,13 @@ use crate::errors::{LookupError, Unavailable};
 use crate::groups::Groups;
 use crate::ids::IdSource;
 use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
+use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
 use crate::producers::ProducerIds;
 use crate::queues::Queues;
 use crate::read::PartitionRef;
+use crate::sessions::Sessions;
 use crate::topics::{Topic, TopicCache};
 
 /// What a front may ask for. Held as an `Arc` by every front.
@@ -36,6 +39,9 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
+    pub(crate) sessions: Sessions,
+    /// Where this node listens.
+    pub(crate) listeners: Mutex<Vec<ListenerInfo>>,
     /// Topics that are being created because somebody used them.
     pub(crate) flights: Flights,
     /// Partitions that were placed, by shard, since the catalog was last counted.
@@ -90,6 +96,8 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
             queues: Queues::default(),
+            sessions: Sessions::default(),
+            listeners: Mutex::default(),
             flights: Flights::default(),
             loads: Mutex::default(),
             alterations: tokio::sync::Mutex::default(),
@@ -156,6 +164,17 @@ impl Broker {
     /// The time of day, in milliseconds since 1970.
     pub fn now_ms(&self) -> weir_model::TimestampMs {
         self.clock.now_ms()
+    }
+
+    /// How long the broker has been running.
+    pub fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether records are refused at present because the disk is nearly full.
+    pub fn is_disk_full(&self) -> bool {
+        let shards = self.node.data_shards();
+        shards.into_iter().filter_map(|shard| self.node.shard(shard)).any(ShardHandle::is_disk_full)
     }
 
     /// What an operator has set.

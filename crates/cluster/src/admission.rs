@@ -166,6 +166,11 @@ impl Gate {
         }
     }
 
+    /// Whether records are refused because there is no room for them.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.disk.is_refusing()
+    }
+
     /// Waits for room for an append of that many bytes.
     pub(crate) async fn admit(&self, bytes: usize) -> Result<Admission, ProposeError> {
         self.wait_for_journal().await?;

@@ -12,6 +12,7 @@ use weir_broker::queues::{ConsumerId, OwnerId, Place, QueueRef};
 use weir_broker::streams::StreamCredit;
 use weir_broker::topology::QueueInfo;
 use weir_model::TopicId;
+use weir_model::routing::Arguments;
 
 pub(crate) use confirms::{Confirm, Confirms};
 pub(crate) use prefetch::SharedPrefetch;
@@ -58,6 +59,10 @@ pub(crate) struct Consumer {
     pub no_ack: bool,
     /// Whether its credit is counted, so that it gets more when its peer settles.
     pub bounded: bool,
+    /// What it was declared with, for whoever asks.
+    pub exclusive: bool,
+    pub prefetch: u16,
+    pub arguments: Arguments,
 }
 
 /// A consumer of direct replies.

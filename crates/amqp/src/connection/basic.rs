@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
+use weir_amqp_message::{arguments, delivered};
 use weir_amqp_wire::methods::basic;
-use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
+use weir_amqp_wire::{ReplyCode, ShortStr};
 use weir_broker::queues::{
-    ConsumerId, Death, Deaths, GetError, KEYS_HEADER, OwnerId, QueueDeliveries, QueueDelivery, QueueGone,
-    QueueRef, SubscribeError,
+    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, SubscribeError,
 };
 use weir_broker::topology::QueueInfo;
 use weir_dispatch::{Gate, NewConsumer};
-use weir_model::batch::Record;
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
@@ -20,11 +19,7 @@ use super::{Connection, Feed, NextDeliveries};
 use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode};
 use crate::errors::Failure;
 use crate::handshake::generated;
-use crate::message::Message;
 use crate::replies::REPLY_TO;
-
-/// Headers of records that are the broker's own and no message's.
-const OWN_HEADERS: &str = "weir.";
 
 /// What refusing a message comes to. Only `basic.reject` counts as a failure, as in RabbitMQ from 4.3 on.
 pub(super) fn refused(requeue: bool, failed: bool) -> Disposition {
@@ -97,7 +92,16 @@ impl Connection {
             queue: queue.clone(),
             deliveries,
         };
-        let consumer = Consumer { info, queue, id, no_ack: method.no_ack, bounded };
+        let consumer = Consumer {
+            info,
+            queue,
+            id,
+            no_ack: method.no_ack,
+            bounded,
+            exclusive: method.exclusive,
+            prefetch,
+            arguments: arguments(&method.arguments),
+        };
         channel.consumers.insert(tag.clone(), consumer);
         if !method.no_wait {
             self.send(number, basic::ConsumeOk { consumer_tag: tag });
@@ -186,7 +190,7 @@ impl Connection {
         let name = ShortStr::truncated(name);
         let quorum = consumer.info.meta.kind == QueueKind::Quorum;
         let redelivered = delivery.redelivered;
-        let message = message_of(delivery, &name, quorum);
+        let message = delivered(delivery, &name, quorum);
         let deliver = basic::Deliver {
             consumer_tag: tag.clone(),
             delivery_tag,
@@ -235,7 +239,7 @@ impl Connection {
             channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
-        let message = message_of(delivery, &named, info.meta.kind == QueueKind::Quorum);
+        let message = delivered(delivery, &named, info.meta.kind == QueueKind::Quorum);
         let ok = basic::GetOk {
             delivery_tag,
             redelivered,
@@ -353,86 +357,4 @@ fn next(mut feed: Feed) -> NextDeliveries {
         let records = feed.deliveries.next().await;
         (feed, records)
     })
-}
-
-/// The message that a delivery is, with what a quorum queue adds to it.
-fn message_of(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Message {
-    let QueueDelivery { record, marks, .. } = delivery;
-    let mut message = message_of_record(record.record, queue);
-    if quorum && marks.returns > 0 {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        let count =
-            |name: &'static str, value: u16| (ShortStr::from_static(name), Value::Int64(i64::from(value)));
-        for (name, value) in
-            [count("x-delivery-count", marks.failures), count("x-acquired-count", marks.returns)]
-        {
-            headers.push(name, value);
-        }
-    }
-    message
-}
-
-/// The message that a record is.
-pub(super) fn message_of_record(mut record: Record, queue: &ShortStr) -> Message {
-    let deaths = Deaths::of(&record);
-    let has_copies = record.headers.iter().any(|header| header.key == KEYS_HEADER);
-    record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
-    let mut message = Message::from_record(record, queue);
-    if let Some(deaths) = deaths {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        // The queue that it died in said where it goes.
-        if !has_copies && headers.get("CC").is_some() {
-            *headers = headers.iter().filter(|(name, _)| *name != "CC").cloned().collect();
-        }
-        death_headers(&deaths, headers);
-    }
-    message
-}
-
-/// The headers by which RabbitMQ tells of deaths: `x-death`, and the first and the last of them apart.
-fn death_headers(deaths: &Deaths, headers: &mut Table) {
-    let list = deaths.all.iter().map(|death| Value::Table(death_table(death))).collect();
-    let mut fresh: Vec<(ShortStr, Value)> = vec![(ShortStr::from_static("x-death"), Value::Array(list))];
-    let (queue, reason, exchange) = &deaths.first;
-    fresh.extend(named("first", queue, reason_name(*reason), exchange));
-    if let Some(last) = deaths.all.first() {
-        fresh.extend(named("last", &last.queue, reason_name(last.reason), &last.exchange));
-    }
-    // A client may have sent such headers itself: what the broker knows counts.
-    let known = |name: &ShortStr| fresh.iter().any(|(own, _)| own == name);
-    let kept: Vec<(ShortStr, Value)> = headers.iter().filter(|(name, _)| !known(name)).cloned().collect();
-    *headers = kept.into_iter().chain(fresh).collect();
-}
-
-fn named(which: &str, queue: &str, reason: &'static str, exchange: &str) -> [(ShortStr, Value); 3] {
-    let name = |what: &str| ShortStr::truncated(&format!("x-{which}-death-{what}"));
-    [
-        (name("exchange"), Value::from(exchange.to_owned())),
-        (name("queue"), Value::from(queue.to_owned())),
-        (name("reason"), Value::from(reason)),
-    ]
-}
-
-fn death_table(death: &Death) -> Table {
-    let keys = death.keys.iter().map(|key| Value::LongStr(key.clone())).collect::<Vec<_>>();
-    let table = Table::new()
-        .with("count", death.count.cast_signed())
-        .with("reason", reason_name(death.reason))
-        .with("queue", death.queue.clone())
-        .with("time", Value::Timestamp((death.time / 1_000).max(0).cast_unsigned()))
-        .with("exchange", death.exchange.clone())
-        .with("routing-keys", keys);
-    match &death.expiration {
-        Some(expiration) => table.with("original-expiration", expiration.clone()),
-        None => table,
-    }
-}
-
-fn reason_name(reason: DeadReason) -> &'static str {
-    match reason {
-        DeadReason::Rejected => "rejected",
-        DeadReason::Expired => "expired",
-        DeadReason::MaxLength => "maxlen",
-        DeadReason::DeliveryLimit => "delivery_limit",
-    }
 }

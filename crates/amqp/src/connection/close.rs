@@ -48,6 +48,10 @@ impl Connection {
                 tracing::warn!(%peer, "connection closed: {} - {}", failure.code, failure.words);
                 Some((failure, class_id, method_id))
             }
+            Ended::Closed(reason) => {
+                tracing::info!(%peer, reason, "connection closed by an operator");
+                Some((Failure::new(ReplyCode::ConnectionForced, reason), 0, 0))
+            }
             Ended::Draining => {
                 let words = "broker forced connection closure with reason 'shutdown'";
                 Some((Failure::new(ReplyCode::ConnectionForced, words), 0, 0))

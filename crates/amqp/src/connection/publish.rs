@@ -1,7 +1,8 @@
 //! Class basic on its way in: messages are routed, gathered, published and confirmed; and transactions.
 
+use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, expires_after, take_copies};
 use weir_amqp_wire::methods::{basic, confirm, tx};
-use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
+use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
 use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
@@ -13,17 +14,12 @@ use super::Connection;
 use super::declare::text;
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
-use crate::message::Message;
-use crate::values::Asked;
 
 /// Bytes of messages that go together.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Messages that go together.
 const BATCH_MESSAGES: i32 = 4_096;
-
-/// Header of a record that expires; see the broker's queues.
-const EXPIRES_HEADER: &str = "weir.expires";
 
 /// Messages that go together: of one channel, to the same queues.
 pub(super) struct Batch {
@@ -111,7 +107,7 @@ impl Connection {
     async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let Copies { copies, blind } = copies(&mut properties)?;
+        let Copies { copies, blind } = take_copies(&mut properties)?;
         let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len() + blind.len());
         keys.push(routing_key.as_bytes());
         keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
@@ -318,43 +314,4 @@ impl Connection {
         self.send(number, tx::RollbackOk {});
         Ok(())
     }
-}
-
-/// The further keys of a message.
-#[derive(Default)]
-struct Copies {
-    /// Its header `CC`.
-    copies: Vec<bytes::Bytes>,
-    /// Its header `BCC`, which its readers do not see.
-    blind: Vec<bytes::Bytes>,
-}
-
-/// The further keys of a message, out of whose headers `BCC` is taken.
-fn copies(properties: &mut BasicProperties) -> Result<Copies, Failure> {
-    let Some(headers) = &mut properties.headers else { return Ok(Copies::default()) };
-    let mut found = Copies::default();
-    for (name, keys) in [("CC", &mut found.copies), ("BCC", &mut found.blind)] {
-        match headers.get(name) {
-            None => {}
-            Some(Value::Array(values)) => {
-                keys.extend(values.iter().filter_map(|value| value.as_bytes().cloned()));
-            }
-            Some(_) => {
-                return Err(Failure::precondition(format!(
-                    "invalid value for header '{name}': it must be an array"
-                )));
-            }
-        }
-    }
-    if headers.get("BCC").is_some() {
-        *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
-    }
-    Ok(found)
-}
-
-/// Milliseconds that a message may wait; none if that is not a number.
-fn expires_after(expiration: &ShortStr) -> Option<i64> {
-    let digits = expiration.as_str()?;
-    let all_digits = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    all_digits.then(|| digits.parse().ok()).flatten()
 }

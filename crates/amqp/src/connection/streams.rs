@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_amqp_message::message_of;
 use weir_amqp_wire::methods::{basic, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::Topic;
@@ -9,7 +10,6 @@ use weir_broker::streams::{StreamRecord, StreamStart};
 use weir_broker::topology::{QueueInfo, interval_ms};
 use weir_model::queue::{QueueKind, full_name};
 
-use super::basic::message_of_record;
 use super::{Connection, NextRecords, StreamFeed};
 use crate::channel::{Delivered, StreamConsumer};
 use crate::errors::Failure;
@@ -99,7 +99,7 @@ impl Connection {
         for StreamRecord { partition, offset, record } in records {
             let Some(channel) = self.channels.get_mut(&number) else { return };
             let delivery_tag = channel.unsettled.deliver(Delivered::Streamed(credit.clone()));
-            let mut message = message_of_record(record, &feed.name);
+            let mut message = message_of(record, &feed.name);
             let headers = message.properties.headers.get_or_insert_with(Table::new);
             headers.push(ShortStr::from_static(OFFSET), Value::Int64(offset));
             if feed.has_partitions {

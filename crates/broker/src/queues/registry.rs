@@ -83,6 +83,11 @@ impl Broker {
         Ok(queue)
     }
 
+    /// The actor of a queue, if there is one.
+    pub(crate) async fn running_queue(&self, id: TopicId) -> Option<QueueRef> {
+        self.queues.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()
+    }
+
     /// The lane of each partition of a queue: its priority. A topic that was not declared as a queue has no priorities.
     fn lane_numbers(&self, topic: &Topic) -> Result<Vec<LaneNumber>, AdminError> {
         let catalog = self.meta()?.view().catalog();
