@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_amqp_wire::methods::basic;
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::queues::{Death, Deaths, QueueDelivery};
+use weir_broker::{Operation, Parties};
 use weir_dispatch::{Gate, NewConsumer};
 use weir_model::batch::Record;
 use weir_model::queue::QueueKind;
@@ -48,6 +49,7 @@ impl Connection {
 
     pub(super) async fn consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        self.check(Operation::BasicConsume, Parties::one(&name))?;
         let tag = match method.consumer_tag.is_empty() {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
@@ -192,6 +194,7 @@ impl Connection {
     pub(super) async fn get(&mut self, number: u16, method: basic::Get) -> Result<(), Failure> {
         let named = self.queue_name(number, &method.queue)?;
         let name = text(&named)?;
+        self.check(Operation::BasicGet, Parties::one(&name))?;
         let info = self.need_queue(&name)?;
         self.check_not_others(&info, &name)?;
         if info.arguments.single_active {
