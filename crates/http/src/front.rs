@@ -11,9 +11,10 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
 use weir_broker::Broker;
+use weir_socket::Listener;
 
+use crate::access::{self, Origin};
 use crate::api;
 use crate::error::ApiError;
 use crate::health;
@@ -56,24 +57,26 @@ pub(crate) struct Front {
 /// The HTTP front, listening.
 #[derive(Debug)]
 pub struct HttpFront {
-    listener: TcpListener,
-    local_addr: SocketAddr,
+    listener: Listener,
     front: Arc<Front>,
     options: HttpOptions,
 }
 
 impl HttpFront {
-    /// Opens the listener. Port 0 takes a free one; see [`HttpFront::local_addr`].
+    /// Opens a listener for TCP. Port 0 takes a free one; see [`HttpFront::local_addr`].
     pub async fn bind(addr: SocketAddr, broker: Arc<Broker>, options: HttpOptions) -> io::Result<HttpFront> {
-        let listener = TcpListener::bind(addr).await?;
-        let local_addr = listener.local_addr()?;
+        Ok(HttpFront::on(Listener::bind(addr, None).await?, broker, options))
+    }
+
+    /// The front on a listener that is open.
+    pub fn on(listener: Listener, broker: Arc<Broker>, options: HttpOptions) -> HttpFront {
         let front = Arc::new(Front { broker, config: options.config.clone() });
-        Ok(HttpFront { listener, local_addr, front, options })
+        HttpFront { listener, front, options }
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.listener.local_addr()
     }
 
     /// Serves until `shutdown` resolves, then accepts nothing more, finishes what is under way, and returns;
@@ -82,7 +85,8 @@ impl HttpFront {
         let router = router(self.front, self.options.body_bytes_max);
         let listener = LimitedListener::new(self.listener, self.options.connections_max, self.options.idle);
         let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let service = router.into_make_service_with_connect_info::<Origin>();
+        let serving = axum::serve(listener, service).with_graceful_shutdown(async move {
             shutdown.await;
             // The receiver lives as long as this future is polled.
             let _ = stopping.send(());
@@ -109,13 +113,14 @@ pub(crate) fn router(front: Arc<Front>, body_bytes_max: usize) -> Router {
         .nest("/api/v1", api::routes())
         .fallback(async || ApiError::no_such_path())
         .method_not_allowed_fallback(async || ApiError::no_such_method())
+        .layer(middleware::from_fn_with_state(front.clone(), access::guard))
         .layer(middleware::from_fn(refuse_other_sites))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(front)
 }
 
-/// Nobody has to authenticate here, so a page of some other site, open in the operator's browser, must not
-/// be able to act in the operator's name. Browsers say where a request comes from; other clients do not.
+/// A browser sends the credentials that it knows by itself, or none are asked for, so a page of some other site, open in
+/// the operator's browser, must not be able to act in the operator's name. Browsers say where a request comes from; other clients do not.
 async fn refuse_other_sites(request: Request, next: Next) -> Response {
     if may_act(&request) { next.run(request).await } else { ApiError::other_site().into_response() }
 }

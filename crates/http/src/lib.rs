@@ -5,10 +5,12 @@
 //!
 //! * [`HttpFront`]: the listener.
 //! * `limits`: connections are bounded, and one on which nothing moves is closed.
+//! * `access`: who asks, and whether that may be.
 //! * `health`: `/health/live`, `/health/ready`, `/metrics`.
 //! * `api`: `/api/v1/...`, one module for each noun.
 //! * `error`: `{error, message, remedy}`.
 
+mod access;
 mod api;
 mod error;
 mod front;

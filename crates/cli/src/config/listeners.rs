@@ -12,10 +12,16 @@ use super::error::nearest;
 pub enum Protocol {
     /// Kafka's protocol.
     Kafka,
+    /// The same over TLS.
+    KafkaTls,
     /// AMQP 0-9-1.
     Amqp,
+    /// The same over TLS.
+    Amqps,
     /// Admin API, metrics and health.
     Http,
+    /// The same over TLS.
+    Https,
 }
 
 impl Protocol {
@@ -23,9 +29,23 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Kafka => "kafka",
+            Protocol::KafkaTls => "kafka+tls",
             Protocol::Amqp => "amqp",
+            Protocol::Amqps => "amqps",
             Protocol::Http => "http",
+            Protocol::Https => "https",
         }
+    }
+
+    /// Whether connections are over TLS.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Protocol::KafkaTls | Protocol::Amqps | Protocol::Https)
+    }
+
+    /// Whether clients have to authenticate however few users there are: there the default user may only come from the
+    /// same machine.
+    fn always_authenticates(self) -> bool {
+        matches!(self, Protocol::Amqp | Protocol::Amqps)
     }
 }
 
@@ -35,12 +55,11 @@ impl fmt::Display for Protocol {
     }
 }
 
-const SERVED: &[Protocol] = &[Protocol::Kafka, Protocol::Amqp, Protocol::Http];
+const SERVED: &[Protocol] =
+    &[Protocol::Kafka, Protocol::KafkaTls, Protocol::Amqp, Protocol::Amqps, Protocol::Http, Protocol::Https];
 
 /// Names that are reserved for what later versions serve.
 const NOT_YET_SERVED: &[&str] = &[
-    "kafka+tls",
-    "amqps",
     "amqp-management",
     "rocketmq",
     "rocketmq-namesrv",
@@ -48,7 +67,6 @@ const NOT_YET_SERVED: &[&str] = &[
     "openwire",
     "stomp",
     "mqtt",
-    "https",
     "cluster",
 ];
 
@@ -89,14 +107,14 @@ impl Listener {
         Ok(Listener { protocol, address })
     }
 
-    /// Refuses an address that other machines can reach.
+    /// Refuses an address that other machines can reach where nobody has to authenticate.
     pub fn refuse_beyond_loopback(&self) -> Result<(), ConfigError> {
-        if is_loopback(self.address.ip()) {
+        if is_loopback(self.address.ip()) || self.protocol.always_authenticates() {
             return Ok(());
         }
         Err(ConfigError::refused(format!(
             "the listener {}={} can be reached by other machines and nobody has to authenticate there; \
-             add --insecure if that is meant, or listen on 127.0.0.1",
+             create a user first (`weir user create`), add --insecure if that is meant, or listen on 127.0.0.1",
             self.protocol, self.address
         )))
     }
@@ -166,7 +184,7 @@ pub fn parse_advertised<'a>(
             refused("write it as PROTOCOL=HOST:PORT, as in kafka=broker.example:9092".into())
         })?;
         let protocol = parse_protocol(protocol.trim()).map_err(refused)?;
-        if matches!(protocol, Protocol::Amqp | Protocol::Http) {
+        if !matches!(protocol, Protocol::Kafka | Protocol::KafkaTls) {
             let why = format!("clients of {protocol} are not told where a node is; remove it");
             return Err(refused(why));
         }
