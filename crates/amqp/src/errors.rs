@@ -3,6 +3,7 @@
 
 use weir_amqp_message::NotAList;
 use weir_amqp_wire::ReplyCode;
+use weir_broker::Forbidden;
 use weir_broker::errors::{AdminError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone, SubscribeError};
 use weir_broker::topology::{TopologyError, Undeclarable, Unrouted};
@@ -31,6 +32,16 @@ impl Failure {
 
     pub(crate) fn precondition(words: impl Into<String>) -> Failure {
         Failure::new(ReplyCode::PreconditionFailed, words)
+    }
+}
+
+impl From<Forbidden> for Failure {
+    fn from(error: Forbidden) -> Failure {
+        let code = match error {
+            Forbidden::Namespace { .. } => ReplyCode::NotAllowed,
+            Forbidden::Resource { .. } | Forbidden::Topic { .. } => ReplyCode::AccessRefused,
+        };
+        Failure::new(code, error.to_string())
     }
 }
 

@@ -9,6 +9,7 @@ use weir_broker::queues::{
     ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, SubscribeError,
 };
 use weir_broker::topology::QueueInfo;
+use weir_broker::{Operation, Parties};
 use weir_dispatch::{Gate, NewConsumer};
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
@@ -58,6 +59,7 @@ impl Connection {
         }
         let named = self.queue_name(number, &method.queue)?;
         let name = text(&named)?;
+        self.check(Operation::BasicConsume, Parties::one(&name))?;
         let info = match self.source(&name)? {
             Source::Queue(info) => info,
             Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
@@ -206,6 +208,7 @@ impl Connection {
     pub(super) async fn get(&mut self, number: u16, method: basic::Get) -> Result<(), Failure> {
         let named = self.queue_name(number, &method.queue)?;
         let name = text(&named)?;
+        self.check(Operation::BasicGet, Parties::one(&name))?;
         let info = match self.source(&name)? {
             Source::Queue(info) => info,
             Source::Stream(_) => {

@@ -8,6 +8,7 @@ use weir_broker::topology::{
     ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
     check_equivalent_exchange, check_not_reserved,
 };
+use weir_broker::{Operation, Parties};
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
 
@@ -24,6 +25,11 @@ impl Connection {
         method: exchange::Declare,
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
+        let operation = match method.passive {
+            true => Operation::ExchangeDeclarePassive,
+            false => Operation::ExchangeDeclare,
+        };
+        self.check(operation, Parties::one(&name))?;
         let known = self.router()?.exchange(&name).cloned();
         match known {
             None if name.is_empty() && method.passive => {}
@@ -48,6 +54,10 @@ impl Connection {
                     Some(known) => ExchangeMeta::clone(&known),
                     None => {
                         check_not_reserved("exchange", &name)?;
+                        if let Some(alternate) = &wanted.alternate_exchange {
+                            let parties = Parties::two(&name, alternate);
+                            self.check(Operation::ExchangeDeclareAlternate, parties)?;
+                        }
                         self.router = None;
                         self.front.broker.declare_exchange(wanted.clone()).await?
                     }
@@ -72,6 +82,7 @@ impl Connection {
             return Err(Failure::new(ReplyCode::AccessRefused, words));
         }
         check_not_reserved("exchange", &name)?;
+        self.check(Operation::ExchangeDelete, Parties::one(&name))?;
         self.router = None;
         self.front.broker.delete_exchange(&self.namespace, &name, method.if_unused).await?;
         if !method.no_wait {
@@ -82,7 +93,8 @@ impl Connection {
 
     pub(super) async fn bind_exchange(&mut self, number: u16, method: exchange::Bind) -> Result<(), Failure> {
         let destination = Destination::Exchange(text(&method.destination)?);
-        self.bind(destination, &method.source, &method.routing_key, &method.arguments).await?;
+        let (source, key, table) = (&method.source, &method.routing_key, &method.arguments);
+        self.bind(Operation::ExchangeBind, destination, source, key, table).await?;
         if !method.no_wait {
             self.send(number, exchange::BindOk {});
         }
@@ -95,7 +107,8 @@ impl Connection {
         method: exchange::Unbind,
     ) -> Result<(), Failure> {
         let destination = Destination::Exchange(text(&method.destination)?);
-        self.unbind(destination, &method.source, &method.routing_key, &method.arguments).await?;
+        let (source, key, table) = (&method.source, &method.routing_key, &method.arguments);
+        self.unbind(Operation::ExchangeUnbind, destination, source, key, table).await?;
         if !method.no_wait {
             self.send(number, exchange::UnbindOk {});
         }
@@ -112,6 +125,11 @@ impl Connection {
             false => method.queue.detached(),
         };
         let named = text(&name)?;
+        let operation = match method.passive {
+            true => Operation::QueueDeclarePassive,
+            false => Operation::QueueDeclare,
+        };
+        self.check(operation, Parties::one(&named))?;
         if method.passive
             && let Source::Stream(topic) = self.source(&named)?
         {
@@ -126,6 +144,10 @@ impl Connection {
                     check_not_reserved("queue", &named)?;
                 }
                 let meta = queue_meta(&self.namespace, &named, &method)?;
+                if let Some(exchange) = method.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
+                {
+                    self.check(Operation::QueueDeclareDeadLetter, Parties::two(&named, exchange))?;
+                }
                 self.router = None;
                 self.front.broker.create_queue(&self.namespace, &named, meta).await?
             }
@@ -157,6 +179,7 @@ impl Connection {
 
     pub(super) async fn delete_queue(&mut self, number: u16, method: queue::Delete) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        self.check(Operation::QueueDelete, Parties::one(&name))?;
         let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? else {
             // RabbitMQ takes what is not there for deleted.
             if !method.no_wait {
@@ -206,6 +229,7 @@ impl Connection {
     pub(super) async fn bind_queue(&mut self, number: u16, method: queue::Bind) -> Result<(), Failure> {
         let name = self.queue_name(number, &method.queue)?;
         let named = text(&name)?;
+        self.check_binding(Operation::QueueBind, &named, &method.exchange)?;
         if let Source::Queue(info) = self.source(&named)? {
             self.check_not_others(&info, &named)?;
         }
@@ -215,7 +239,8 @@ impl Connection {
         } else {
             &method.routing_key
         };
-        self.bind(Destination::Queue(named), &method.exchange, key, &method.arguments).await?;
+        let destination = Destination::Queue(named);
+        self.bind(Operation::QueueBind, destination, &method.exchange, key, &method.arguments).await?;
         if !method.no_wait {
             self.send(number, queue::BindOk {});
         }
@@ -224,14 +249,15 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        self.unbind(Destination::Queue(name), &method.exchange, &method.routing_key, &method.arguments)
-            .await?;
+        let (source, key, table) = (&method.exchange, &method.routing_key, &method.arguments);
+        self.unbind(Operation::QueueUnbind, Destination::Queue(name), source, key, table).await?;
         self.send(number, queue::UnbindOk {});
         Ok(())
     }
 
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        self.check(Operation::QueuePurge, Parties::one(&name))?;
         let Source::Queue(info) = self.source(&name)? else {
             let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
             return Err(Failure::new(ReplyCode::NotImplemented, words));
@@ -244,13 +270,30 @@ impl Connection {
         Ok(())
     }
 
+    /// Checks that the user may bind this to that, or take it back.
+    fn check_binding(
+        &mut self,
+        operation: Operation,
+        destination: &str,
+        source: &ShortStr,
+    ) -> Result<(), Failure> {
+        let source = text(source)?;
+        if source.is_empty() || destination.is_empty() {
+            let words = "operation not permitted on the default exchange";
+            return Err(Failure::new(ReplyCode::AccessRefused, words));
+        }
+        self.check(operation, Parties::two(destination, &source))
+    }
+
     async fn bind(
         &mut self,
+        operation: Operation,
         destination: Destination,
         source: &ShortStr,
         key: &ShortStr,
         table: &Table,
     ) -> Result<(), Failure> {
+        self.check_binding(operation, destination.name(), source)?;
         let binding = self.binding(destination, source, key, table)?;
         if self.router()?.exchange(&binding.source).is_none() {
             return Err(Failure::no_exchange(&binding.source, &self.namespace));
@@ -260,18 +303,24 @@ impl Connection {
         {
             return Err(Failure::no_exchange(name, &self.namespace));
         }
+        let parties = Parties::two(binding.destination.name(), &binding.source);
+        self.check_keys(operation, parties, &binding.source, [&binding.key[..]])?;
         self.router = None;
         Ok(self.front.broker.bind(binding).await?)
     }
 
     async fn unbind(
         &mut self,
+        operation: Operation,
         destination: Destination,
         source: &ShortStr,
         key: &ShortStr,
         table: &Table,
     ) -> Result<(), Failure> {
+        self.check_binding(operation, destination.name(), source)?;
         let binding = self.binding(destination, source, key, table)?;
+        let parties = Parties::two(binding.destination.name(), &binding.source);
+        self.check_keys(operation, parties, &binding.source, [&binding.key[..]])?;
         self.router = None;
         Ok(self.front.broker.unbind(binding).await?)
     }
@@ -284,10 +333,6 @@ impl Connection {
         table: &Table,
     ) -> Result<BindingMeta, Failure> {
         let source = text(source)?;
-        if source.is_empty() || destination == Destination::Exchange(String::new()) {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
-        }
         let arguments = arguments(table);
         check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
         let key = bytes::Bytes::copy_from_slice(key.as_bytes());

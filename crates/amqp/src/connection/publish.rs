@@ -6,12 +6,14 @@ use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
 use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
+use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header};
 use weir_model::subscription::Disposition;
 use weir_router::{NoSuchExchange, Routed};
 
 use super::Connection;
 use super::declare::text;
+use super::permission::further_keys;
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
 
@@ -76,6 +78,8 @@ impl Connection {
     /// What can be told of a message before it is routed.
     fn check_message(&mut self, held: &Held) -> Result<(), Failure> {
         let exchange = text(&held.exchange)?;
+        let parties = Parties::one(&exchange);
+        self.check(Operation::BasicPublish, parties)?;
         if !exchange.is_empty() {
             let namespace = self.namespace.clone();
             match self.router()?.exchange(&exchange) {
@@ -87,9 +91,12 @@ impl Connection {
                 }
                 Some(_) => {}
             }
+            let keys = further_keys(&held.properties);
+            let keys = std::iter::once(&held.routing_key.as_bytes()[..]).chain(keys);
+            self.check_keys(Operation::BasicPublish, parties, &exchange, keys)?;
         }
         if let Some(user) = &held.properties.user_id
-            && *user != *self.client.user.as_str()
+            && !user.as_str().is_some_and(|user| self.pass.identity().may_send_as(user))
         {
             let words =
                 format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
