@@ -70,7 +70,7 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// The queue's actor has ended: its node does not lead it any more, or is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the queue is not led by this node any more")]
+#[error("the queue is gone, or not led by this node any more")]
 pub struct QueueGone;
 
 /// Why there is no saying what comes next in a queue.
@@ -281,7 +281,7 @@ pub(super) enum Ended {
     Idle,
     /// Nobody has used it for so long that it is to be deleted.
     Expired,
-    /// Another node leads, or the shard cannot go on.
+    /// Another node leads, the shard cannot go on, or the queue is deleted.
     NotLeader,
 }
 
@@ -339,8 +339,8 @@ impl Actor {
                 return Ended::NotLeader;
             }
             self.note_growth();
-            self.dispatcher.expire(self.clock.now_ms());
             self.hand_out().await;
+            self.dispatcher.expire(self.clock.now_ms());
             self.look_at_first().await;
             self.bury().await;
             self.propose_changes();
@@ -371,8 +371,9 @@ impl Actor {
         }
     }
 
+    /// Whether this node leads the queue and it has not been deleted.
     fn leads(&self) -> bool {
-        self.lanes.values().all(|lane| lane.partition.ready().is_ok())
+        self.lanes.values().all(|lane| lane.partition.ready().is_ok() && !lane.partition.view().is_closed())
     }
 
     /// When the actor may end, if nobody uses the queue until then. One whose records may expire and must then go
@@ -582,7 +583,11 @@ impl Actor {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
             }
-            Ask::CloseOwner(owner, failed) => self.dispatcher.close_owner(owner, failed),
+            Ask::CloseOwner(owner, failed) => {
+                for consumer in self.dispatcher.close_owner(owner, failed) {
+                    self.sinks.remove(&consumer);
+                }
+            }
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
                 if let Err(Ok(Some(delivery))) = reply.send(got)
