@@ -4,6 +4,8 @@ mod basic;
 mod close;
 mod declare;
 mod publish;
+mod queues;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -48,8 +50,10 @@ type NextDeliveries = Pin<Box<dyn Future<Output = (Feed, Option<Vec<QueueDeliver
 /// Why a connection ends.
 #[derive(Debug)]
 enum Ended {
-    /// The peer closed it, as it should or not.
-    ByPeer,
+    /// The peer is gone.
+    Gone,
+    /// The peer closes it as it should, and waits to be told that it is.
+    Closed,
     /// We do: the peer is told why.
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
@@ -145,6 +149,10 @@ where
         }
         Ok(None) => {
             outbox.send(out.take());
+            // Whoever is refused sees the end of the stream behind what it is told.
+            drop(outbox);
+            let _ =
+                tokio::time::timeout(CLOSING, close::until_closed(&mut read, &mut buffer, FRAME_MAX)).await;
         }
         Err(_) => tracing::warn!(%peer, "the connection was not opened in time"),
     }
@@ -264,12 +272,16 @@ impl Connection {
             }
             self.flush().await;
             let is_full = self.outbox.is_full();
+            if is_full {
+                // Nobody listens meanwhile: a peer that takes slowly is not silent.
+                heard_at = Instant::now();
+            }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
                 came = read.read_buf(buffer), if !is_full => match came {
                     Ok(1..) => heard_at = Instant::now(),
-                    _ => return Ended::ByPeer,
+                    _ => return Ended::Gone,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
@@ -282,7 +294,7 @@ impl Connection {
                 }
             }
             if self.outbox.is_gone() {
-                return Ended::ByPeer;
+                return Ended::Gone;
             }
         }
     }
@@ -313,11 +325,8 @@ impl Connection {
         let method = Method::decode(frame.payload)
             .map_err(|error| Ended::Failed(Failure::new(ReplyCode::SyntaxError, error.to_string()), 0, 0))?;
         match method {
-            Method::ConnectionClose(_) => {
-                self.send(0, connection::CloseOk {});
-                Err(Ended::ByPeer)
-            }
-            Method::ConnectionCloseOk(_) => Err(Ended::ByPeer),
+            Method::ConnectionClose(_) => Err(Ended::Closed),
+            Method::ConnectionCloseOk(_) => Err(Ended::Gone),
             Method::ConnectionUpdateSecret(_) => {
                 self.send(0, connection::UpdateSecretOk {});
                 Ok(())
@@ -519,6 +528,16 @@ impl Connection {
         for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
             let _ = queue.add_credit(key.id, credit).await;
         }
+    }
+
+    /// Lets settlements go that are gathered, and returns when they are durable.
+    async fn settle_durably(&mut self) {
+        for settling in std::mem::take(&mut self.settlements) {
+            // With a queue that is gone went what was in it.
+            let Settling { queue, owner, places, disposition, .. } = settling;
+            let _ = queue.settle_durably(owner, places, disposition).await;
+        }
+        self.flush_settlements().await;
     }
 
     /// Gathers a settlement with others that go the same way.

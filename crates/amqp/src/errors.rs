@@ -6,7 +6,7 @@ use weir_broker::errors::{AdminError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone, SubscribeError};
 use weir_broker::topology::{TopologyError, Unrouted};
 
-use crate::channel::UnknownTag;
+use crate::channel::{TransactionFull, UnknownTag};
 
 /// Why a method was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,16 @@ impl Failure {
         Failure::new(ReplyCode::NotFound, format!("no exchange '{name}' in vhost '{namespace}'"))
     }
 
+    /// A queue is another connection's, or was not declared as exclusive as it is.
+    pub(crate) fn locked(name: &str, namespace: &str) -> Failure {
+        let words = format!(
+            "cannot obtain exclusive access to locked queue '{name}' in vhost '{namespace}'. It could be originally \
+             declared on another connection or the exclusive property value does not match that of the original \
+             declaration."
+        );
+        Failure::new(ReplyCode::ResourceLocked, words)
+    }
+
     pub(crate) fn precondition(words: impl Into<String>) -> Failure {
         Failure::new(ReplyCode::PreconditionFailed, words)
     }
@@ -35,6 +45,12 @@ impl Failure {
 
 impl From<UnknownTag> for Failure {
     fn from(error: UnknownTag) -> Failure {
+        Failure::precondition(error.to_string())
+    }
+}
+
+impl From<TransactionFull> for Failure {
+    fn from(error: TransactionFull) -> Failure {
         Failure::precondition(error.to_string())
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +126,17 @@ impl AmqpFront {
             tracing::warn!(connections = connections.len(), "connections did not end in time and are cut");
             connections.shutdown().await;
         }
+    }
+}
+
+impl AmqpFront {
+    /// Serves one connection on a stream that somebody else has accepted, such as a pipe in memory. Returns when it has
+    /// ended.
+    pub fn serve_stream<S>(&self, stream: S, peer: SocketAddr) -> impl Future<Output = ()> + Send + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        connection::serve(self.front.clone(), stream, peer)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod confirms;
 mod prefetch;
+mod transaction;
 mod unsettled;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use weir_model::TopicId;
 
 pub(crate) use confirms::{Confirm, Confirms};
 pub(crate) use prefetch::SharedPrefetch;
+pub(crate) use transaction::{Transaction, TransactionFull};
 pub(crate) use unsettled::{UnknownTag, Unsettled};
 
 /// A delivery that its peer has to settle.
@@ -22,8 +24,10 @@ pub(crate) struct Leased {
     pub topic: TopicId,
     pub queue: QueueRef,
     pub place: Place,
-    /// Through which consumer it came; none if it was asked for.
+    /// Which consumer gets credit for it, if one does.
     pub consumer: Option<ConsumerKey>,
+    /// Whether it counts in what the channel's consumers share; what was asked for does not.
+    pub shared: bool,
 }
 
 /// A consumer within its connection.
@@ -44,7 +48,7 @@ pub(crate) struct Consumer {
     pub bounded: bool,
 }
 
-/// A message that waits for a transaction to be committed.
+/// A message on its way to an exchange.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub exchange: ShortStr,
@@ -63,10 +67,7 @@ pub(crate) enum Mode {
     /// Carries them out, and confirms messages.
     Confirm,
     /// Keeps them until they are committed.
-    Transaction {
-        messages: Vec<Held>,
-        settlements: Vec<(Vec<Leased>, weir_model::subscription::Disposition)>,
-    },
+    Transaction(Transaction),
 }
 
 /// One channel.

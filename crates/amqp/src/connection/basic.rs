@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use weir_amqp_wire::methods::basic;
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::{Death, Deaths, QueueDelivery};
+use weir_broker::queues::{Death, Deaths, GetError, QueueDelivery, QueueRef};
 use weir_dispatch::{Gate, NewConsumer};
 use weir_model::batch::Record;
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
-use super::declare::{text, whole};
+use super::declare::text;
 use super::{Connection, Feed, NextDeliveries};
 use crate::channel::{Consumer, ConsumerKey, Leased, Mode};
 use crate::errors::Failure;
@@ -38,7 +38,7 @@ impl Connection {
         let channel = self.channel(number)?;
         if method.global {
             channel.shared_prefetch.set_limit(method.prefetch_count);
-            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+            channel.queues.values().for_each(QueueRef::wake);
         } else {
             channel.prefetch = method.prefetch_count;
         }
@@ -52,13 +52,11 @@ impl Connection {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
-        if self.channels.values().any(|channel| channel.consumers.contains_key(&tag)) {
+        if self.channel(number)?.consumers.contains_key(&tag) {
             let words = format!("attempt to reuse consumer tag '{tag}'");
             return Err(Failure::new(ReplyCode::NotAllowed, words));
         }
-        let info = self.need_queue(&name)?;
-        self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
+        let priority = priority(&method.arguments)?;
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
         let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
@@ -66,18 +64,20 @@ impl Connection {
         let consumer = NewConsumer {
             owner: channel.owner,
             credit: bounded.then_some(u32::from(prefetch)),
-            priority: whole(&method.arguments, "x-priority")
-                .map_or(0, |value| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            priority,
             exclusive: method.exclusive,
             settled: method.no_ack,
             gate: (!method.no_ack).then_some(gate),
         };
-        let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
-        let namespace = self.namespace.clone();
-        let (id, deliveries) = queue
-            .subscribe(consumer)
-            .await?
-            .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
+        let subscribe = |queue: QueueRef| {
+            let consumer = consumer.clone();
+            async move { queue.subscribe(consumer).await }
+        };
+        let (info, queue, subscribed) = self.ask_queue(&name, subscribe).await?;
+        let (id, deliveries) = subscribed.map_err(|_| {
+            let words = format!("queue '{name}' in vhost '{}' in exclusive use", self.namespace);
+            Failure::new(ReplyCode::AccessRefused, words)
+        })?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
@@ -148,11 +148,15 @@ impl Connection {
             }
             // It was cancelled while these were on their way: they are handed to somebody else.
             Some(records) => {
-                for QueueDelivery { place, .. } in records {
-                    let queue = feed.queue.clone();
-                    let leased = Leased { topic: feed.consumer.topic, queue, place, consumer: None };
-                    self.gather(feed.owner, leased, Disposition::Release { failed: false });
-                }
+                let leased = |QueueDelivery { place, .. }| Leased {
+                    topic: feed.consumer.topic,
+                    queue: feed.queue.clone(),
+                    place,
+                    consumer: None,
+                    shared: true,
+                };
+                let leased = records.into_iter().map(leased).collect();
+                self.give_back(feed.channel, leased);
                 self.deliveries.push(next(feed));
             }
         }
@@ -170,6 +174,7 @@ impl Connection {
                 queue: consumer.queue.clone(),
                 place: delivery.place,
                 consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
+                shared: true,
             })
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
@@ -201,20 +206,27 @@ impl Connection {
             );
             return Err(Failure::new(ReplyCode::ResourceLocked, words));
         }
-        let queue = self.front.broker.open_queue(&info).await?;
         let owner = self.channel(number)?.owner;
-        let Some(delivery) = queue.get(owner, method.no_ack).await? else {
+        let get = |queue: QueueRef| async move {
+            let got = match queue.get(owner, method.no_ack).await {
+                Err(GetError::Gone(gone)) => return Err(gone),
+                got => got,
+            };
+            Ok((got, queue.figures().await?.ready))
+        };
+        let (info, queue, (got, ready)) = self.ask_queue(&name, get).await?;
+        let Some(delivery) = got? else {
             self.send(number, basic::GetEmpty::default());
             return Ok(());
         };
-        let figures = queue.figures().await?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
         let delivery_tag = if method.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased { topic, queue, place: delivery.place, consumer: None })
+            let place = delivery.place;
+            channel.unsettled.deliver(Leased { topic, queue, place, consumer: None, shared: false })
         };
         let redelivered = delivery.redelivered;
         let message = message_of(delivery, &named, info.meta.kind == QueueKind::Quorum);
@@ -223,7 +235,7 @@ impl Connection {
             redelivered,
             exchange: message.exchange,
             routing_key: message.routing_key,
-            message_count: u32::try_from(figures.ready).unwrap_or(u32::MAX),
+            message_count: u32::try_from(ready).unwrap_or(u32::MAX),
         };
         if let Err(error) = self.out.content(number, &ok, &message.properties, &message.body) {
             return Err(Failure::new(ReplyCode::InternalError, error.to_string()));
@@ -240,8 +252,8 @@ impl Connection {
     ) -> Result<(), Failure> {
         let channel = self.channel(number)?;
         let settled = channel.unsettled.settle(tag, multiple)?;
-        if let Mode::Transaction { settlements, .. } = &mut channel.mode {
-            settlements.push((settled, disposition));
+        if let Mode::Transaction(transaction) = &mut channel.mode {
+            transaction.settle(settled, disposition);
             return Ok(());
         }
         self.settle_all(number, settled, disposition);
@@ -249,12 +261,22 @@ impl Connection {
     }
 
     /// Gathers settlements, and gives consumers credit for them.
-    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
+    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<(u64, Leased)>, disposition: Disposition) {
+        self.settle_leased(number, settled.into_iter().map(|(_, leased)| leased).collect(), disposition);
+    }
+
+    /// Nobody has seen these.
+    fn give_back(&mut self, number: u16, leased: Vec<Leased>) {
+        self.settle_leased(number, leased, Disposition::Release { failed: false });
+    }
+
+    fn settle_leased(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let owner = channel.owner;
-        channel.shared_prefetch.settled(settled.len() as u32);
+        let shared = settled.iter().filter(|leased| leased.shared).count();
+        channel.shared_prefetch.settled(shared as u32);
         if channel.shared_prefetch.is_limited() {
-            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+            channel.queues.values().for_each(QueueRef::wake);
         }
         for leased in settled {
             if let Some(key) = leased.consumer {
@@ -274,12 +296,21 @@ impl Connection {
             return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
         }
         let all = self.channel(number)?.unsettled.take_all();
-        self.settle_all(number, all, Disposition::Release { failed: false });
+        self.give_back(number, all);
         if answered {
             self.send(number, basic::RecoverOk {});
         }
         Ok(())
     }
+}
+
+/// The priority of a consumer, 0 where none is given.
+fn priority(arguments: &Table) -> Result<i32, Failure> {
+    let Some(value) = arguments.get("x-priority") else { return Ok(0) };
+    let number = value.as_i64();
+    let number =
+        number.ok_or_else(|| Failure::precondition("invalid arg 'x-priority': it must be a whole number"))?;
+    Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
 }
 
 /// Waits for the next records of a consumer.

@@ -1,8 +1,8 @@
 //! Classes exchange and queue: what is declared, deleted and bound.
 
 use weir_amqp_wire::methods::{exchange, queue};
-use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::QueueFigures;
+use weir_amqp_wire::{ReplyCode, ShortStr, Table};
+use weir_broker::queues::{QueueFigures, QueueRef};
 use weir_broker::topology::QueueInfo;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
@@ -24,14 +24,8 @@ impl Connection {
         let name = text(&method.exchange)?;
         let known = self.router()?.exchange(&name).cloned();
         match known {
-            None if name.is_empty() && method.passive => {}
+            _ if name.is_empty() => return Err(on_default_exchange()),
             None if method.passive => return Err(Failure::no_exchange(&name, &self.namespace)),
-            None if name.is_empty() => {
-                return Err(Failure::new(
-                    ReplyCode::AccessRefused,
-                    "operation not permitted on the default exchange",
-                ));
-            }
             Some(_) if method.passive => {}
             known => {
                 let kind = text(&method.exchange_type)?;
@@ -79,8 +73,7 @@ impl Connection {
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
         if name.is_empty() {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
+            return Err(on_default_exchange());
         }
         check_not_reserved("exchange", &name)?;
         self.router = None;
@@ -114,10 +107,11 @@ impl Connection {
     }
 
     pub(super) async fn declare_queue(&mut self, number: u16, method: queue::Declare) -> Result<(), Failure> {
-        let name = match method.queue.is_empty() {
-            true if method.passive => self.queue_name(number, &method.queue)?,
+        let asked = text(&method.queue)?;
+        let is_generated = asked.is_empty() && !method.passive;
+        let name = match is_generated {
             true => generated("amq.gen-", self.front.broker.random_bytes()),
-            false => method.queue.detached(),
+            false => ShortStr::truncated(&asked),
         };
         let named = text(&name)?;
         let found = self.front.broker.find_queue(&self.namespace, &named)?;
@@ -125,7 +119,7 @@ impl Connection {
             Some(info) => (info, false),
             None if method.passive => return Err(Failure::no_queue(&named, &self.namespace)),
             None => {
-                if !method.queue.is_empty() {
+                if !is_generated {
                     check_not_reserved("queue", &named)?;
                 }
                 let meta = queue_meta(&method)?;
@@ -142,8 +136,8 @@ impl Connection {
             let wanted = queue_meta(&method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
         }
-        let queue = self.front.broker.open_queue(&info).await?;
-        let QueueFigures { ready, consumers, .. } = queue.figures().await?;
+        let figures = self.ask_queue(&named, |queue| async move { queue.figures().await }).await?.2;
+        let QueueFigures { ready, consumers, .. } = figures;
         self.channel(number)?.last_queue = Some(name.clone());
         if !method.no_wait {
             let message_count = u32::try_from(ready).unwrap_or(u32::MAX);
@@ -165,8 +159,18 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
-        let figures = queue.figures().await?;
+        for (asked, flag) in [(method.if_unused, "if-unused"), (method.if_empty, "if-empty")] {
+            if asked && info.meta.kind == QueueKind::Quorum {
+                let words = format!(
+                    "cannot delete queue '{name}' in vhost '{}'. queue.delete operations with {flag} flag set are not \
+                     supported by quorum queues",
+                    self.namespace
+                );
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+        }
+        let figures = |queue: QueueRef| async move { queue.figures().await };
+        let (info, _, figures) = self.ask_queue(&name, figures).await?;
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
             return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' in use")));
@@ -216,6 +220,9 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        if let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? {
+            self.check_not_others(&info, &name)?;
+        }
         self.unbind(Destination::Queue(name), &method.exchange, &method.routing_key, &method.arguments)
             .await?;
         self.send(number, queue::UnbindOk {});
@@ -224,9 +231,7 @@ impl Connection {
 
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        let info = self.need_queue(&name)?;
-        self.check_not_others(&info, &name)?;
-        let purged = self.front.broker.open_queue(&info).await?.purge().await?;
+        let purged = self.ask_queue(&name, |queue| async move { queue.purge().await }).await?.2;
         if !method.no_wait {
             self.send(number, queue::PurgeOk { message_count: u32::try_from(purged).unwrap_or(u32::MAX) });
         }
@@ -274,8 +279,7 @@ impl Connection {
     ) -> Result<BindingMeta, Failure> {
         let source = text(source)?;
         if source.is_empty() || destination == Destination::Exchange(String::new()) {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
+            return Err(on_default_exchange());
         }
         let arguments = arguments(table);
         check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
@@ -300,13 +304,7 @@ impl Connection {
     /// Refuses a queue that belongs to another connection.
     pub(super) fn check_not_others(&self, info: &QueueInfo, name: &str) -> Result<(), Failure> {
         if info.meta.exclusive && self.front.exclusive.lock().get(&info.topic.id()) != Some(&self.id) {
-            let words = format!(
-                "cannot obtain exclusive access to locked queue '{name}' in vhost '{}'. It could be originally \
-                 declared on another connection or the exclusive property value does not match that of the \
-                 original declaration.",
-                self.namespace
-            );
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
+            return Err(Failure::locked(name, &self.namespace));
         }
         Ok(())
     }
@@ -326,6 +324,10 @@ pub(super) fn text(name: &ShortStr) -> Result<String, Failure> {
     let not_text = || Failure::precondition("a name must be UTF-8");
     let text = name.as_str().ok_or_else(not_text)?;
     Ok(text.chars().filter(|letter| !matches!(letter, '\r' | '\n' | '\0')).collect())
+}
+
+fn on_default_exchange() -> Failure {
+    Failure::new(ReplyCode::AccessRefused, "operation not permitted on the default exchange")
 }
 
 fn check_not_reserved(what: &str, name: &str) -> Result<(), Failure> {
@@ -366,7 +368,8 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
     }
     Ok(QueueMeta {
         kind,
-        durable: method.durable,
+        // An exclusive queue goes with its connection, whatever it is declared as.
+        durable: method.durable && !method.exclusive,
         auto_delete: method.auto_delete,
         exclusive: method.exclusive,
         owner: None,
@@ -407,16 +410,12 @@ fn check_equivalent(
         );
         Err(Failure::precondition(words))
     };
-    let flags = [
-        ("durable", there.durable, wanted.durable),
-        ("exclusive", there.exclusive, wanted.exclusive),
-        ("auto_delete", there.auto_delete, wanted.auto_delete),
-    ];
+    if there.exclusive != wanted.exclusive {
+        return Err(Failure::locked(name, namespace));
+    }
+    let flags =
+        [("durable", there.durable, wanted.durable), ("auto_delete", there.auto_delete, wanted.auto_delete)];
     for (field, current, received) in flags {
-        if field == "exclusive" && current != received {
-            let words = format!("inequivalent arg 'exclusive' for queue '{name}' in vhost '{namespace}'");
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
-        }
         if current != received {
             return differs(field, format!("'{current}'"), format!("'{received}'"));
         }
@@ -441,9 +440,4 @@ fn check_equivalent(
         }
     }
     Ok(())
-}
-
-/// A whole number among arguments.
-pub(super) fn whole(table: &Table, name: &str) -> Option<i64> {
-    table.get(name).and_then(Value::as_i64)
 }
