@@ -8,6 +8,7 @@
 //! * [`Topic`], [`PartitionRef`]: what records go to and come from.
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
+//! * [`parking`]: records that nobody is to see before a certain time.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
@@ -21,8 +22,10 @@ pub mod groups;
 mod ids;
 mod info;
 mod metrics;
+mod moving;
 mod offsets;
 pub mod options;
+pub mod parking;
 mod producers;
 mod publish;
 pub mod queues;

@@ -5,19 +5,25 @@
 //! ends with the leadership, and when nobody has used it for a while. What must outlive it is in the shard's state.
 
 mod actor;
+mod browse;
 mod bury;
 mod deaths;
 mod record;
+mod redrive;
 mod registry;
 mod sink;
 
 pub use actor::{GetError, QueueFigures, QueueGone, QueueRef};
+pub use browse::{BROWSED_MAX, Browsed, QueueContents};
 pub use bury::Cemetery;
 pub use deaths::{DEATHS_HEADER, Death, Deaths};
 pub use record::QueueRecord;
+pub use redrive::{REDRIVEN_MAX, Redrive, RedriveError, Redriven};
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
+pub(crate) use bury::priority_of;
+pub(crate) use record::EXPIRES_HEADER;
 pub(crate) use registry::Queues;
 
 use std::time::Duration;

@@ -26,6 +26,13 @@ pub(crate) struct Queues {
     next_owner: AtomicU64,
 }
 
+impl Queues {
+    /// The actor of a queue, if it has one.
+    pub(super) async fn running(&self, id: TopicId) -> Option<QueueRef> {
+        self.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()
+    }
+}
+
 impl Broker {
     /// An owner of leases that nobody else is.
     pub fn new_owner(&self) -> OwnerId {
@@ -75,7 +82,8 @@ impl Broker {
         Ok(queue)
     }
 
-    async fn open_subscription(&self, partition: &PartitionRef) -> Result<(), AdminError> {
+    /// Makes the subscription by which a queue's records are settled, if there is none yet.
+    pub(crate) async fn open_subscription(&self, partition: &PartitionRef) -> Result<(), AdminError> {
         let subscription = SubscriptionId::QUEUE;
         if partition.handle().view().subscription(partition.id(), subscription).is_some() {
             return Ok(());

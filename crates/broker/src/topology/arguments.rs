@@ -6,6 +6,7 @@ use weir_model::TimestampMs;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
 
+use super::unique::UniqueWindow;
 use crate::queues::QueueOptions;
 
 /// Deliveries that may fail before a record of a quorum queue is dead, where the declaration does not say
@@ -54,6 +55,8 @@ pub struct QueueArguments {
     pub single_active: bool,
     /// Deliveries that may fail (`x-delivery-limit`); none if there is no limit.
     pub failures_max: Option<u16>,
+    /// No message is taken twice (`x-message-deduplication`, `x-cache-size`, `x-cache-ttl`).
+    pub unique: Option<UniqueWindow>,
 }
 
 /// An argument that cannot be what it is; in RabbitMQ's words where clients look at them.
@@ -69,7 +72,7 @@ pub struct InvalidArgument {
 }
 
 /// Reads arguments of one queue.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     queue: &'a str,
     arguments: &'a Arguments,
 }
@@ -79,7 +82,12 @@ impl Reader<'_> {
         InvalidArgument { name, queue: self.queue.to_owned(), why: why.into() }
     }
 
-    fn number(&self, name: &'static str, least: i64, most: i64) -> Result<Option<i64>, InvalidArgument> {
+    pub(super) fn number(
+        &self,
+        name: &'static str,
+        least: i64,
+        most: i64,
+    ) -> Result<Option<i64>, InvalidArgument> {
         match argument(self.arguments, name) {
             None => Ok(None),
             Some(ArgumentValue::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),
@@ -100,7 +108,7 @@ impl Reader<'_> {
         }
     }
 
-    fn flag(&self, name: &'static str) -> Result<bool, InvalidArgument> {
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, InvalidArgument> {
         match argument(self.arguments, name) {
             None => Ok(false),
             Some(ArgumentValue::Bool(value)) => Ok(*value),
@@ -137,16 +145,24 @@ impl QueueArguments {
             _ => None,
         };
         let unsigned = |value: i64| value.cast_unsigned();
+        let ttl_ms = reader.number("x-message-ttl", 0, ms_max)?;
+        let priority_max = reader.number("x-max-priority", 0, 255)?.map(|value| value as u8);
+        let unique = UniqueWindow::read(&reader, ttl_ms)?;
+        if unique.is_some() && (priority_max.is_some() || kind == QueueKind::Stream) {
+            let why = "it goes with neither x-max-priority nor streams";
+            return Err(reader.invalid("x-message-deduplication", why));
+        }
         Ok(QueueArguments {
-            ttl_ms: reader.number("x-message-ttl", 0, ms_max)?,
+            ttl_ms,
             expires_ms: reader.number("x-expires", 1, ms_max)?,
             records_max: reader.number("x-max-length", 0, i64::MAX)?.map(unsigned),
             bytes_max: reader.number("x-max-length-bytes", 0, i64::MAX)?.map(unsigned),
             overflow,
             dead_letters: exchange.map(|exchange| DeadLetters { exchange: exchange.to_owned(), routing_key }),
-            priority_max: reader.number("x-max-priority", 0, 255)?.map(|value| value as u8),
+            priority_max,
             single_active: reader.flag("x-single-active-consumer")?,
             failures_max,
+            unique,
         })
     }
 

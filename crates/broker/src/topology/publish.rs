@@ -1,18 +1,16 @@
 //! Publishing to what a router has found: one batch, to any number of queues and topics.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use weir_cluster::{PendingOutcome, ShardHandle};
-use weir_model::ShardId;
-use weir_model::batch::verify_batch;
-use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::queue::full_name;
+use weir_cluster::PendingOutcome;
+use weir_model::PartitionId;
+use weir_model::command::{Outcome, Refusal};
+use weir_model::queue::{full_name, is_hidden};
 
-use super::{Overflow, QueueArguments};
+use super::{Overflow, QueueArguments, UniqueWindow, appends};
 use crate::broker::Broker;
 use crate::errors::{PublishError, Unavailable};
 use crate::publish::not_taken;
@@ -21,7 +19,9 @@ use crate::read::PartitionRef;
 /// The partitions that a batch goes to.
 #[derive(Clone, Debug, Default)]
 pub struct Destinations {
-    partitions: Vec<PartitionRef>,
+    pub(crate) partitions: Vec<PartitionRef>,
+    /// Those of them that take no record twice.
+    pub(crate) unique: Vec<(PartitionId, UniqueWindow)>,
 }
 
 impl Destinations {
@@ -122,19 +122,26 @@ impl Broker {
         let mut destinations = Destinations::default();
         for name in names {
             // It may have been deleted since it was found: then it takes nothing.
-            let Some(meta) = catalog.topic(&full_name(namespace, name)) else { continue };
+            let full = full_name(namespace, name);
+            let Some(meta) = catalog.topic(&full).filter(|_| !is_hidden(&full)) else { continue };
             let topic = self.topics.get(meta);
+            let mut unique = None;
             let index = match catalog.queue(meta.id) {
                 None => any as usize % topic.partition_count().max(1),
-                Some(queue) if queue.lanes.len() == 1 => 0,
+                Some(queue) if queue.lanes.len() == 1 && queue.arguments.is_empty() => 0,
                 Some(queue) => {
-                    let arguments = QueueArguments::read(name, queue.kind, &queue.arguments);
-                    let lane = arguments.map(|arguments| arguments.lane(priority)).unwrap_or(0);
+                    let arguments =
+                        QueueArguments::read(name, queue.kind, &queue.arguments).unwrap_or_default();
+                    let lane = arguments.lane(priority);
+                    unique = arguments.unique;
                     queue.lanes.iter().position(|known| *known == lane).unwrap_or(0)
                 }
             };
             match self.partition(&topic, index as i32) {
-                Ok(partition) => destinations.partitions.push(partition),
+                Ok(partition) => {
+                    destinations.unique.extend(unique.map(|unique| (partition.id(), unique)));
+                    destinations.partitions.push(partition);
+                }
                 Err(error) => return Err(unrouted(name, error.to_string())),
             }
         }
@@ -148,33 +155,19 @@ impl Broker {
         destinations: &Destinations,
         batch: Bytes,
     ) -> Result<RoutedPublishing, PublishError> {
-        let header = verify_batch(&batch)?;
-        let mut by_shard: BTreeMap<ShardId, (&ShardHandle, Vec<weir_model::PartitionId>)> = BTreeMap::new();
-        for partition in &destinations.partitions {
-            let max = partition.settings().max_message_bytes as usize;
-            if header.total_bytes() > max {
-                return Err(PublishError::TooLarge { bytes: header.total_bytes(), max });
-            }
-            by_shard
-                .entry(partition.shard())
-                .or_insert_with(|| (partition.handle(), Vec::new()))
-                .1
-                .push(partition.id());
-        }
+        let by_shard = appends(&destinations.partitions, &destinations.unique, &batch, self.now_ms())?;
         let mut publishing = RoutedPublishing { pending: Vec::with_capacity(by_shard.len()), failed: None };
-        for (handle, partitions) in by_shard.into_values() {
-            let command = match partitions[..] {
-                [partition] => Command::Append { partition, batch: batch.clone() },
-                _ => Command::AppendToAll { partitions, batch: batch.clone() },
-            };
-            let submitted = match handle.admit(command.admitted_bytes()).await {
-                Ok(admission) => handle.submit_admitted(admission, command),
-                Err(error) => Err(error),
-            };
-            match submitted {
-                Ok(pending) => publishing.pending.push(pending),
-                // What stands in other shards' lines cannot be taken back: the publisher is told that not all have it.
-                Err(error) => publishing.failed = Some(not_taken(error)),
+        for (handle, commands) in by_shard.into_values() {
+            for command in commands {
+                let submitted = match handle.admit(command.admitted_bytes()).await {
+                    Ok(admission) => handle.submit_admitted(admission, command),
+                    Err(error) => Err(error),
+                };
+                match submitted {
+                    Ok(pending) => publishing.pending.push(pending),
+                    // What stands in shards' lines cannot be taken back: the publisher is told that not all have it.
+                    Err(error) => publishing.failed = Some(not_taken(error)),
+                }
             }
         }
         Ok(publishing)

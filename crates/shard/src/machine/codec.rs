@@ -8,11 +8,12 @@ use bytes::Bytes;
 use weir_model::command::TopicMeta;
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{BindingMeta, ExchangeMeta};
+use weir_model::unique::WindowKind;
 use weir_model::wire::{DecodeError, Reader, Writer};
 use weir_model::{NodeId, PartitionId, SubscriptionId, TopicId};
 
 use super::topology::exchange_key;
-use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey};
+use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey, WindowKey};
 use crate::limits::DIGESTS_MAX;
 use crate::state::catalog::CatalogTopic;
 use crate::state::chunk::BucketKey;
@@ -22,6 +23,7 @@ use crate::state::partition::PartitionState;
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
 use crate::state::topology::{Bound, key_of};
+use crate::state::window::Window;
 
 /// What a chunk holds. The numbers stand in checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +39,7 @@ pub(crate) enum ChunkKind {
     Queues = 8,
     Exchanges = 9,
     Bindings = 10,
+    Windows = 20,
 }
 
 /// Which chunk.
@@ -51,10 +54,22 @@ impl ChunkKind {
     pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
         use ChunkKind::{
             Bindings, Closed, Exchanges, Groups, Partitions, Queues, Root, Subscriptions, Timers, Topics,
+            Windows,
         };
-        [Root, Topics, Partitions, Groups, Closed, Subscriptions, Timers, Queues, Exchanges, Bindings]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)
+        let all = [
+            Root,
+            Topics,
+            Partitions,
+            Groups,
+            Closed,
+            Subscriptions,
+            Timers,
+            Queues,
+            Exchanges,
+            Bindings,
+            Windows,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -71,6 +86,7 @@ impl Machine {
         let exchanges = self.topology.exchange_chunks().map(|(key, c)| (key, c.changed_at()));
         let bindings = self.topology.binding_chunks().map(|(key, c)| (key, c.changed_at()));
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
+        let windows = self.windows.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
         root.chain(topics)
             .chain(partitions.map(of(ChunkKind::Partitions)))
@@ -81,6 +97,7 @@ impl Machine {
             .chain(queues.map(of(ChunkKind::Queues)))
             .chain(exchanges.map(of(ChunkKind::Exchanges)))
             .chain(bindings.map(of(ChunkKind::Bindings)))
+            .chain(windows.map(of(ChunkKind::Windows)))
             .collect()
     }
 
@@ -100,6 +117,9 @@ impl Machine {
                 self.subscriptions.get(&id.key).map(|c| encode_subscriptions(c.get())).unwrap_or_default()
             }
             ChunkKind::Timers => self.timers.get(&id.key).map(|c| encode_timers(c.get())).unwrap_or_default(),
+            ChunkKind::Windows => {
+                self.windows.get(&id.key).map(|c| encode_windows(c.get())).unwrap_or_default()
+            }
             ChunkKind::Queues => {
                 let found = self.catalog.queue_chunks().find(|(key, _)| *key == id.key);
                 found.map(|(_, c)| encode_queues(c.get())).unwrap_or_default()
@@ -135,6 +155,7 @@ impl Machine {
             ChunkKind::Queues => self.load_queues(id.key, &mut reader, index)?,
             ChunkKind::Exchanges => self.load_exchanges(id.key, &mut reader, index)?,
             ChunkKind::Bindings => self.load_bindings(id.key, &mut reader, index)?,
+            ChunkKind::Windows => self.load_windows(id.key, &mut reader, index)?,
         }
         reader.finish()
     }
@@ -193,6 +214,22 @@ impl Machine {
             }
             if !self.put_timers(id, Arc::new(timers), index) {
                 return Err(reader.error("a partition's deadlines are there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn load_windows(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let windows = reader.list(13, |r| Ok((PartitionId(r.u64()?), r.u8()?, Window::decode(r)?)))?;
+        for (id, kind, window) in windows {
+            let Some(kind) = WindowKind::from_number(kind) else {
+                return Err(reader.error("a kind of window is not known to this binary"));
+            };
+            if id.0 / PARTITIONS_PER_CHUNK != key {
+                return Err(reader.error("a window is in the wrong chunk"));
+            }
+            if !self.put_window((id, kind), Arc::new(window), index) {
+                return Err(reader.error("a window is there twice"));
             }
         }
         Ok(())
@@ -334,6 +371,17 @@ pub(super) fn encode_timers(all: &BTreeMap<PartitionId, Arc<Timers>>) -> Bytes {
     for (id, timers) in all {
         out.u64(id.0);
         timers.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_windows(all: &BTreeMap<WindowKey, Arc<Window>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(all.len() as u32);
+    for ((id, kind), window) in all {
+        out.u64(id.0);
+        out.u8(*kind as u8);
+        window.encode(&mut out);
     }
     out.finish()
 }
