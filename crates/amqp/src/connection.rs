@@ -3,6 +3,7 @@
 mod basic;
 mod close;
 mod declare;
+mod delay;
 mod publish;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use crate::errors::Failure;
 use crate::front::{ConnectionId, DefaultUser, Front};
 use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
+use delay::ParkedMessages;
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
@@ -71,6 +73,8 @@ pub(super) struct Connection {
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
+    /// Messages that are parked together, of one channel.
+    parked: Option<ParkedMessages>,
     /// Settlements that go together: by queue, owner and what becomes of the records.
     settlements: Vec<Settling>,
     /// Credit that goes together.
@@ -133,6 +137,7 @@ where
                 deliveries: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
+                parked: None,
                 settlements: Vec::new(),
                 credit: BTreeMap::new(),
                 router: None,

@@ -35,13 +35,13 @@ impl Connection {
             Some(_) if method.passive => {}
             known => {
                 let kind = text(&method.exchange_type)?;
+                super::delay::check_kind(&kind)?;
                 let arguments = arguments(&method.arguments);
                 check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
                 let declared = ExchangeMeta::declared(self.namespace.clone(), name.clone(), &kind, arguments)
                     .map_err(|error| Failure::precondition(error.to_string()))?;
                 if declared.kind.is_delayed() {
-                    let words = "exchanges of type x-delayed-message are not served yet";
-                    return Err(Failure::new(ReplyCode::NotImplemented, words));
+                    self.front.broker.open_parking().await?;
                 }
                 let wanted = ExchangeMeta {
                     durable: method.durable,
@@ -376,11 +376,10 @@ fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
 }
 
 /// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 4] =
-    ["x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication"];
+const NOT_SERVED: [&str; 3] = ["x-max-length-bytes", "x-overflow", "x-max-priority"];
 
 /// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 12] = [
+const COMPARED: [&str; 15] = [
     "x-queue-type",
     "x-message-ttl",
     "x-expires",
@@ -392,6 +391,9 @@ const COMPARED: [&str; 12] = [
     "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
+    "x-message-deduplication",
+    "x-cache-size",
+    "x-cache-ttl",
     "x-queue-mode",
 ];
 

@@ -4,12 +4,13 @@ use weir_amqp_wire::methods::{basic, confirm, tx};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
 use weir_broker::errors::PublishError;
 use weir_broker::topology::Destinations;
-use weir_model::batch::{BatchBuilder, Header};
+use weir_model::batch::{BatchBuilder, Header, Record};
 use weir_model::subscription::Disposition;
 use weir_router::{NoSuchExchange, Routed};
 
 use super::Connection;
 use super::declare::text;
+use super::delay::{Delayed, delay_of};
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
 use crate::message::Message;
@@ -35,11 +36,11 @@ pub(super) struct Batch {
 
 /// Messages of a channel whose fate is known.
 pub(super) struct Confirmed {
-    number: u16,
+    pub number: u16,
     /// The channel may be another by now that has the same number.
-    owner: weir_broker::queues::OwnerId,
-    tags: Vec<u64>,
-    result: Result<(), PublishError>,
+    pub owner: weir_broker::queues::OwnerId,
+    pub tags: Vec<u64>,
+    pub result: Result<(), PublishError>,
 }
 
 impl Connection {
@@ -114,14 +115,28 @@ impl Connection {
         keys.extend(copies.iter().map(|key| &key[..]));
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
+        let delay = delay_of(&properties);
+        let is_delayed = !matches!(delay, Ok(None));
         let found = {
             let asked = Asked::new(&properties);
-            let routed = Routed { properties: &asked, random, ..Routed::new(&exchange_name, &keys) };
+            let routed =
+                Routed { properties: &asked, is_delayed, random, ..Routed::new(&exchange_name, &keys) };
             self.router()?.route(&routed, &mut route)
         };
         if let Err(NoSuchExchange) = found {
             self.route = route;
             return Err(Failure::no_exchange(&exchange_name, &self.namespace));
+        }
+        if !route.held_by().is_empty() {
+            let held_by = route.held_by().to_vec();
+            let names = route.queues().map(|name| &**name);
+            let now = self.front.broker.destinations(&self.namespace, names, properties.priority, random);
+            self.route = route;
+            let message = Message { exchange, routing_key: routing_key.clone(), properties, body };
+            let keys = keys.into_iter().map(bytes::Bytes::copy_from_slice).collect();
+            let (now, delay_ms) = (now?, delay?.unwrap_or_default());
+            let delayed = Delayed { delay_ms, held_by, now, keys, mandatory, message, tag };
+            return self.delay(number, delayed).await;
         }
         if route.is_empty() {
             self.route = route;
@@ -142,12 +157,8 @@ impl Connection {
         let destinations = destinations?;
         let now = broker.now_ms();
         let expires = properties.expiration.as_ref().and_then(expires_after);
-        let mut record = Message { exchange, routing_key, properties, body }.into_record(now);
-        if let Some(after) = expires {
-            let at = now.saturating_add(after);
-            let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
-            record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
-        }
+        let record = Message { exchange, routing_key, properties, body }.into_record(now);
+        let record = expiring(record, expires, now);
         let fits = |batch: &Batch| {
             batch.number == number
                 && batch.builder.record_count() < BATCH_MESSAGES
@@ -168,7 +179,7 @@ impl Connection {
         Ok(())
     }
 
-    fn return_message(
+    pub(super) fn return_message(
         &mut self,
         number: u16,
         exchange: ShortStr,
@@ -189,6 +200,7 @@ impl Connection {
 
     /// Puts the messages that are gathered in their shards' lines.
     pub(super) async fn flush_messages(&mut self) {
+        self.flush_parked().await;
         let Some(batch) = self.batch.take() else { return };
         let Batch { number, destinations, builder, tags } = batch;
         let Some(owner) = self.channels.get(&number).map(|channel| channel.owner) else { return };
@@ -329,8 +341,18 @@ fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure
     Ok(keys)
 }
 
+/// Notes on a record when it expires, if it does.
+pub(super) fn expiring(mut record: Record, after_ms: Option<i64>, now: i64) -> Record {
+    if let Some(after) = after_ms {
+        let at = now.saturating_add(after);
+        let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
+        record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
+    }
+    record
+}
+
 /// Milliseconds that a message may wait; none if that is not a number.
-fn expires_after(expiration: &ShortStr) -> Option<i64> {
+pub(super) fn expires_after(expiration: &ShortStr) -> Option<i64> {
     let digits = expiration.as_str()?;
     let all_digits = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     all_digits.then(|| digits.parse().ok()).flatten()

@@ -1,10 +1,11 @@
 //! The verbs that speak to a server's admin API.
 //!
 //! * [`server`]: requests and answers.
-//! * [`topics`], [`groups`], [`logs`]: the nouns.
+//! * [`topics`], [`groups`], [`logs`], [`queues`]: the nouns.
 
 pub mod groups;
 pub mod logs;
+pub mod queues;
 mod server;
 pub mod topics;
 

@@ -125,6 +125,7 @@ impl From<Refusal> for Failure {
         let remedy = match refusal.error.as_str() {
             "unknown_topic" => "`weir topic list` lists the topics",
             "unknown_partition" => "`weir topic describe` lists its partitions",
+            "unknown_queue" => "`weir queue list` lists the queues",
             "unknown_group" => "`weir group list` lists the groups",
             "invalid_config" => "`weir topic describe --all` lists every setting of a topic",
             _ => refusal.remedy.as_str(),
