@@ -200,6 +200,8 @@ def test_exchanges_pass_on_to_exchanges_and_alternates(channel, queue):
         (403, lambda channel: channel.queue_declare("amq.mine")),
         (403, lambda channel: channel.exchange_declare("amq.mine")),
         (406, lambda channel: channel.exchange_declare("x-1", "no-such-type")),
+        (406, lambda channel: channel.exchange_declare("x-1", "x-delayed-message")),
+        (406, lambda channel: channel.exchange_declare("x-1", "x-message-deduplication")),
         (406, lambda channel: channel.queue_declare("q-ttl", arguments={"x-message-ttl": "soon"})),
     ],
 )
@@ -409,3 +411,186 @@ def test_dead_letters_say_where_they_died_and_why(channel, queue):
     assert dead[b"expired"].expiration is None
     channel.queue_delete(dying)
     channel.exchange_delete(exchange)
+
+
+@pytest.fixture
+def later(channel, queue):
+    """An exchange that delays, bound to the queue by its name."""
+    exchange = f"x-{uuid.uuid4()}"
+    channel.exchange_declare(exchange, "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    channel.queue_bind(queue, exchange, queue)
+    yield exchange
+    if channel.is_open:
+        channel.exchange_delete(exchange)
+
+
+def delayed(milliseconds, **more) -> pika.BasicProperties:
+    return pika.BasicProperties(headers={"x-delay": milliseconds}, **more)
+
+
+def arriving(channel, queue, count):
+    """So many messages, each with when it came."""
+    came = []
+    for method, properties, body in channel.consume(queue, auto_ack=True, inactivity_timeout=PATIENCE_SECONDS):
+        assert method is not None, f"{len(came)} of {count} messages came"
+        came.append((time.monotonic(), properties, body))
+        if len(came) == count:
+            break
+    channel.cancel()
+    return came
+
+
+def test_delayed_messages_arrive_in_the_order_of_their_time(channel, queue, later):
+    channel.confirm_delivery()
+    began = time.monotonic()
+    for milliseconds in (500, 100, 300, 200, "400", 0, -5):
+        channel.basic_publish(later, queue, str(milliseconds).encode(), delayed(milliseconds))
+    came = arriving(channel, queue, 7)
+    assert [body for *_, body in came] == [b"0", b"-5", b"100", b"200", b"300", b"400", b"500"]
+    for when, properties, body in came[2:]:
+        assert properties.headers == {"x-delay": -int(body)}
+        late = when - began - int(body) / 1000
+        assert 0 <= late < 1, f"{body} came {late:.3f} s late"
+
+
+def test_a_message_without_a_delay_goes_through_an_exchange_that_delays_at_once(channel, queue, later):
+    channel.confirm_delivery()
+    channel.basic_publish(later, queue, b"now", mandatory=True)
+    assert channel.basic_get(queue, auto_ack=True)[2] == b"now"
+    with pytest.raises(UnroutableError):
+        channel.basic_publish(later, "nowhere", b"lost", mandatory=True)
+
+
+def test_a_mandatory_message_that_is_delayed_is_returned_and_arrives(channel, queue, later):
+    channel.confirm_delivery()
+    with pytest.raises(UnroutableError):
+        channel.basic_publish(later, queue, b"both", delayed(200), mandatory=True)
+    assert [body for *_, body in arriving(channel, queue, 1)] == [b"both"]
+
+
+def test_a_delay_that_is_no_number_is_refused(connection, queue, later):
+    channel = connection.channel()
+    with pytest.raises(ChannelClosedByBroker) as raised:
+        channel.basic_publish(later, queue, b"when?", delayed("soon"))
+        channel.queue_declare(queue, passive=True)
+    assert raised.value.reply_code == 406
+
+
+def test_delayed_messages_go_on_to_exchanges_and_by_headers(channel, queue):
+    first, second = f"x-{uuid.uuid4()}", f"x-{uuid.uuid4()}"
+    arguments = {"x-delayed-type": "headers"}
+    channel.exchange_declare(first, "x-delayed-message", durable=True, arguments=arguments)
+    channel.exchange_declare(second, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    channel.exchange_bind(second, first, arguments={"x-match": "all", "kind": "a", "n": 5})
+    channel.queue_bind(queue, second)
+    for kind, number in (("a", 5), ("b", 5), ("a", 6)):
+        headers = {"x-delay": 200, "kind": kind, "n": number}
+        channel.basic_publish(first, "", f"{kind}{number}".encode(), pika.BasicProperties(headers=headers))
+    ((_, properties, body),) = arriving(channel, queue, 1)
+    assert (body, properties.headers) == (b"a5", {"x-delay": -200, "kind": "a", "n": 5})
+    time.sleep(0.3)
+    assert channel.basic_get(queue)[0] is None
+    channel.exchange_delete(first)
+    channel.exchange_delete(second)
+
+
+def test_a_message_that_goes_at_once_and_later_is_confirmed_when_it_is_on_both_ways(channel, queue, later):
+    channel.confirm_delivery()
+    fanout, other = f"x-{uuid.uuid4()}", f"q-{uuid.uuid4()}"
+    channel.exchange_declare(fanout, "fanout", durable=True)
+    channel.queue_declare(other, durable=True)
+    channel.queue_bind(other, fanout)
+    channel.exchange_bind(later, fanout)
+    channel.basic_publish(fanout, queue, b"twice", delayed(300), mandatory=True)
+    _, properties, body = channel.basic_get(other, auto_ack=True)
+    assert (body, properties.headers) == (b"twice", {"x-delay": 300})
+    assert channel.basic_get(queue)[0] is None
+    assert [body for *_, body in arriving(channel, queue, 1)] == [b"twice"]
+    channel.queue_delete(other)
+    channel.exchange_delete(fanout)
+
+
+def test_delayed_messages_outlive_a_crash_and_come_once():
+    if not (crash := os.environ.get("SUITE_CRASH")):
+        pytest.skip("nobody may kill this broker")
+    queue, exchange = f"q-{uuid.uuid4()}", f"x-{uuid.uuid4()}"
+    connection = pika.BlockingConnection(parameters())
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.exchange_declare(exchange, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    channel.queue_declare(queue, durable=True)
+    channel.queue_bind(queue, exchange)
+    for number in range(200):
+        channel.basic_publish(exchange, "", str(number).encode(), delayed(10 + number * 20))
+    subprocess.run(crash, shell=True, check=True)
+    with pika.BlockingConnection(parameters()) as connection:
+        channel = connection.channel()
+        came = [int(body) for *_, body in arriving(channel, queue, 200)]
+        assert came == list(range(200))
+        time.sleep(0.2)
+        assert channel.basic_get(queue)[0] is None
+        channel.queue_delete(queue)
+        channel.exchange_delete(exchange)
+
+
+def keyed(key) -> pika.BasicProperties:
+    return pika.BasicProperties(headers={"x-deduplication-header": key})
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_queue_takes_no_message_twice_while_it_has_it(channel, kind):
+    channel.confirm_delivery()
+    queue = f"q-{uuid.uuid4()}"
+    arguments = {"x-message-deduplication": True, "x-queue-type": kind}
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    for key in ("a", 42, None):
+        for _ in range(3):
+            channel.basic_publish("", queue, str(key).encode(), keyed(key))
+        method, _, body = channel.basic_get(queue)
+        assert (body, method.message_count) == (str(key).encode(), 0)
+        channel.basic_publish("", queue, b"it is still with somebody", keyed(key))
+        assert channel.basic_get(queue)[0] is None
+        channel.basic_ack(method.delivery_tag)
+        channel.basic_publish("", queue, b"again", keyed(key))
+        assert channel.basic_get(queue, auto_ack=True)[2] == b"again"
+    for _ in range(2):
+        channel.basic_publish("", queue, b"without a key")
+    assert channel.queue_declare(queue, passive=True).method.message_count == 2
+    channel.queue_delete(queue)
+
+
+def test_a_queue_that_takes_no_message_twice_forgets_those_that_expired_or_died(channel, queue):
+    channel.confirm_delivery()
+    unique = f"q-{uuid.uuid4()}"
+    arguments = {
+        "x-message-deduplication": True,
+        "x-message-ttl": 200,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": queue,
+    }
+    channel.queue_declare(unique, durable=True, arguments=arguments)
+    for body in (b"one", b"again"):
+        channel.basic_publish("", unique, body, keyed("a"))
+    time.sleep(0.5)
+    channel.basic_publish("", unique, b"two", keyed("a"))
+    method, _, body = channel.basic_get(unique)
+    assert body == b"two"
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    assert sorted(body for *_, body in arriving(channel, queue, 2)) == [b"one", b"two"]
+    channel.basic_publish("", unique, b"three", keyed("a"))
+    assert channel.basic_get(unique, auto_ack=True)[2] == b"three"
+    channel.queue_delete(unique)
+
+
+def test_a_queue_may_know_keys_for_a_time_and_a_number_of_them(channel):
+    channel.confirm_delivery()
+    queue = f"q-{uuid.uuid4()}"
+    arguments = {"x-message-deduplication": True, "x-cache-ttl": 60_000, "x-cache-size": 2}
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    for key in ("a", "b", "a"):
+        channel.basic_publish("", queue, key.encode(), keyed(key))
+    assert [body for *_, body in arriving(channel, queue, 2)] == [b"a", b"b"]
+    for key in ("b", "c", "b", "a"):
+        channel.basic_publish("", queue, key.encode(), keyed(key))
+    assert [body for *_, body in arriving(channel, queue, 2)] == [b"c", b"a"]
+    channel.queue_delete(queue)

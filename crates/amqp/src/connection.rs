@@ -4,6 +4,7 @@ mod basic;
 mod blocking;
 mod close;
 mod declare;
+mod delay;
 mod describe;
 mod permission;
 mod publish;
@@ -43,6 +44,7 @@ use crate::front::{ConnectionId, Front};
 use crate::handshake::{self, Agreed, Client, Credentials, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
 use crate::replies::{REPLIES_WAITING_MAX, Reply};
+use delay::ParkedMessages;
 pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
@@ -104,6 +106,8 @@ pub(super) struct Connection {
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
+    /// Messages that are parked together, of one channel.
+    parked: Option<ParkedMessages>,
     /// Settlements that go together: by queue, owner and what becomes of the records.
     settlements: Vec<Settling>,
     /// Credit that goes together.
@@ -192,6 +196,7 @@ where
                 stream_records: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
+                parked: None,
                 settlements: Vec::new(),
                 credit: BTreeMap::new(),
                 router: None,

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_cluster::{Clock, Node, ShardHandle};
+use weir_model::queue::is_hidden;
 use weir_model::{ShardId, TopicId};
 
 use crate::access::Gate;
@@ -23,6 +24,7 @@ use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
 use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
+use crate::parking::Lots;
 use crate::producers::ProducerIds;
 use crate::queues::Queues;
 use crate::read::PartitionRef;
@@ -44,6 +46,7 @@ pub struct Broker {
     pub(crate) sessions: Sessions,
     /// Where this node listens.
     pub(crate) listeners: Mutex<Vec<ListenerInfo>>,
+    pub(crate) lots: Lots,
     /// Topics that are being created because somebody used them.
     pub(crate) flights: Flights,
     /// Partitions that were placed, by shard, since the catalog was last counted.
@@ -103,6 +106,7 @@ impl Broker {
             queues: Queues::default(),
             sessions: Sessions::default(),
             listeners: Mutex::default(),
+            lots: Lots::default(),
             flights: Flights::default(),
             loads: Mutex::default(),
             alterations: tokio::sync::Mutex::default(),
@@ -135,6 +139,7 @@ impl Broker {
         ];
         for shard in self.node.data_shards() {
             tasks.push(tokio::spawn(self.clone().follow_leadership(shard)));
+            tasks.push(tokio::spawn(self.clone().attend_lot(shard)));
         }
         self.tasks.lock().extend(tasks);
     }
@@ -250,17 +255,25 @@ impl Broker {
     /// The topic of this name.
     pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic(name).map(|meta| self.topics.get(&catalog, meta))
+        catalog.topic(name).filter(|_| !is_hidden(name)).map(|meta| self.topics.get(&catalog, meta))
     }
 
     /// The topic of this id.
     pub fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic_by_id(id).map(|meta| self.topics.get(&catalog, meta))
+        let topic = catalog.topic_by_id(id).filter(|meta| !is_hidden(&meta.name));
+        topic.map(|meta| self.topics.get(&catalog, meta))
     }
 
-    /// All topics in the order of their names.
+    /// All topics in the order of their names, but the broker's own.
     pub fn topics(&self) -> Vec<Arc<Topic>> {
+        let mut topics = self.topics_with_hidden();
+        topics.retain(|topic| !is_hidden(topic.name()));
+        topics
+    }
+
+    /// All topics in the order of their names, and the broker's own, of which clients must not hear.
+    pub fn topics_with_hidden(&self) -> Vec<Arc<Topic>> {
         let Ok(meta) = self.meta() else { return Vec::new() };
         let catalog = meta.view().catalog();
         catalog.topics().iter().map(|meta| self.topics.get(&catalog, meta)).collect()

@@ -9,6 +9,7 @@
 //! * [`Topic`], [`PartitionRef`]: what records go to and come from.
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
+//! * [`parking`]: records that nobody is to see before a certain time.
 //! * [`sessions`]: who is connected, as the fronts tell.
 //! * [`streams`]: reading topics record by record, by offset.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
@@ -26,8 +27,10 @@ mod ids;
 mod info;
 mod listeners;
 mod metrics;
+mod moving;
 mod offsets;
 pub mod options;
+pub mod parking;
 mod producers;
 mod publish;
 pub mod queues;

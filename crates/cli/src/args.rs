@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, S
 
 use crate::admin::groups::GroupCommand;
 use crate::admin::logs::LogCommand;
+use crate::admin::queues::QueueCommand;
 use crate::admin::topics::TopicCommand;
 use crate::admin::users::UserCommand;
 use crate::config::keys::{COARSER_KEYS, KEYS, Key, Kind};
@@ -41,6 +42,9 @@ enum Command {
     /// Topics.
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Queues: what waits in them, and what died.
+    #[command(subcommand)]
+    Queue(QueueCommand),
     /// Consumer groups and their positions.
     #[command(subcommand)]
     Group(GroupCommand),
@@ -96,6 +100,7 @@ impl Command {
         match self {
             Command::Serve(flags) => serve::run(&flags),
             Command::Topic(command) => command.run(),
+            Command::Queue(command) => command.run(),
             Command::Group(command) => command.run(),
             Command::User(command) => command.run(),
             Command::Produce(args) => args.run(),

@@ -259,8 +259,11 @@ impl Batches {
         match command {
             Command::Append { batch, .. }
             | Command::AppendToAll { batch, .. }
-            | Command::AppendTimed { batch, .. } => Batches::One(batch.len()),
-            Command::Together { commands } if command.is_append() => {
+            | Command::AppendTimed { batch, .. }
+            | Command::AppendUnique { batch, .. } => Batches::One(batch.len()),
+            Command::Together { commands } | Command::MoveRecords { appends: commands, .. }
+                if command.is_append() =>
+            {
                 Batches::Several(commands.iter().map(Batches::of).collect())
             }
             _ => Batches::None,

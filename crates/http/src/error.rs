@@ -4,7 +4,9 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use weir_broker::{AccessError, AdminError, GroupError, LookupError, ReadError, Unavailable};
+use weir_broker::queues::{GetError, QueueGone, RedriveError};
+use weir_broker::topology::TopologyError;
+use weir_broker::{AccessError, AdminError, GroupError, LookupError, PublishError, ReadError, Unavailable};
 use weir_model::command::Refusal;
 
 /// Why a request was refused.
@@ -39,7 +41,7 @@ impl ApiError {
     }
 
     pub(crate) fn no_such_path() -> ApiError {
-        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, namespaces, topics, users";
+        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, namespaces, queues, topics, users";
         ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path", remedy)
     }
 
@@ -83,6 +85,11 @@ impl ApiError {
     pub(crate) fn unknown_group(name: &str) -> ApiError {
         let message = format!("there is no group '{name}'");
         ApiError::new(StatusCode::NOT_FOUND, "unknown_group", message, "GET /api/v1/groups lists the groups")
+    }
+
+    pub(crate) fn unknown_queue(name: &str) -> ApiError {
+        let message = format!("there is no queue '{name}'");
+        ApiError::new(StatusCode::NOT_FOUND, "unknown_queue", message, "GET /api/v1/queues lists the queues")
     }
 
     pub(crate) fn not_empty(name: &str) -> ApiError {
@@ -231,6 +238,47 @@ impl From<GroupError> for ApiError {
                 ApiError::new(StatusCode::CONFLICT, "not_empty", "the group has members", remedy)
             }
             error => ApiError::bad_request(error.to_string(), "change the request"),
+        }
+    }
+}
+
+impl From<TopologyError> for ApiError {
+    fn from(error: TopologyError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            TopologyError::Admin(error) => error.into(),
+            TopologyError::NoSuchQueue(name) => ApiError::unknown_queue(&name),
+            TopologyError::NotAQueue(_) => {
+                let remedy = "GET /api/v1/topics lists the topics";
+                ApiError::new(StatusCode::BAD_REQUEST, "not_a_queue", message, remedy)
+            }
+            TopologyError::InUse(_) => {
+                ApiError::new(StatusCode::CONFLICT, "in_use", message, "stop its consumers and try again")
+            }
+            _ => ApiError::bad_request(message, "change the request"),
+        }
+    }
+}
+
+impl From<QueueGone> for ApiError {
+    fn from(error: QueueGone) -> ApiError {
+        let remedy = "ask the node that leads, or try again";
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_leader", error.to_string(), remedy)
+    }
+}
+
+impl From<RedriveError> for ApiError {
+    fn from(error: RedriveError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            RedriveError::Topology(error) => error.into(),
+            RedriveError::Gone(error) | RedriveError::Unreadable(GetError::Gone(error)) => error.into(),
+            RedriveError::Publish(PublishError::Unavailable(error)) => error.into(),
+            RedriveError::ToItself(_) => ApiError::bad_request(message, "name another queue"),
+            RedriveError::Unreadable(_) | RedriveError::Publish(_) => {
+                let remedy = "read the node's log; what was taken back before stays where it is";
+                ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "redrive_failed", message, remedy)
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
+use crate::unique::UniqueKey;
 use crate::{NodeId, Offset, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 /// One change to a shard's state.
@@ -200,6 +201,32 @@ pub enum Command {
         /// In this order, at most [`crate::entry::TOGETHER_MAX`].
         commands: Vec<Command>,
     },
+    /// Appends one record batch, verified by the proposer, unless the partition knows one of its keys: then nothing
+    /// is stored, and the answer is where the batch went that had it first.
+    AppendUnique {
+        /// Where to.
+        partition: PartitionId,
+        /// At most [`crate::unique::UNIQUE_KEYS_MAX`].
+        keys: Vec<UniqueKey>,
+        /// As in `Append`.
+        batch: Bytes,
+    },
+    /// Appends batches within the shard that are made of records of an individual subscription, and settles these:
+    /// all of it or, if one of the records is settled already, nothing. So what is moved is moved once, however
+    /// often that is asked for.
+    MoveRecords {
+        /// Where the records are.
+        partition: PartitionId,
+        /// Which subscription settles them.
+        subscription: SubscriptionId,
+        /// Runs of records, each by its first and its last.
+        records: Vec<(Offset, Offset)>,
+        /// Deadlines of theirs that are taken out.
+        deadlines: Vec<TimerRow>,
+        /// Commands that append, in this order, at most [`crate::entry::TOGETHER_MAX`]; none if the records are to be
+        /// nowhere. A partition that is gone takes what is for it with it.
+        appends: Vec<Command>,
+    },
     /// Makes an individual subscription of a partition. A repeat changes nothing.
     OpenSubscription {
         /// Of which partition.
@@ -324,7 +351,7 @@ pub enum Outcome {
     Appended(Appended),
     /// The records are in these logs, or were refused there: one for each partition that was named.
     AppendedToAll(Vec<Result<Appended, Refusal>>),
-    /// What came of each of several commands.
+    /// What came of each of several commands; of those that append, if records were moved.
     Together(Vec<Outcome>),
     /// The topic exists now, with these partitions; or has these partitions from here on.
     Topic(TopicMeta),
@@ -437,6 +464,12 @@ pub enum Refusal {
     /// A command that may not stand in a list.
     #[error("such a command cannot be one of several")]
     NotTogether,
+    /// Records cannot be moved of which one is settled.
+    #[error("record {1} of partition {0} is settled already")]
+    AlreadySettled(PartitionId, Offset),
+    /// Records cannot be moved that are not there.
+    #[error("partition {0} has no records from {1} to {2}")]
+    NoSuchRecords(PartitionId, Offset, Offset),
     /// A deadline of a record that the batch does not have.
     #[error("the batch has no record {0}, for which there is a deadline")]
     NoSuchRecord(u32),

@@ -22,14 +22,16 @@ use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
+use crate::unique::UniqueKey;
 use crate::wire::{DecodeError, Reader, Writer};
 use crate::{NodeId, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 const ENTRY_VERSION: u8 = 1;
 const COMMAND_VERSION: u8 = 1;
 
-/// Kind of a list of commands.
+/// Kinds of commands that have others in them.
 const TOGETHER: u8 = 43;
+const MOVE_RECORDS: u8 = 45;
 
 /// Bytes that a shard gathers into one entry before it closes it. One larger batch may go alone.
 pub const ENTRY_BYTES_MAX: usize = 1 << 20;
@@ -103,8 +105,15 @@ impl Command {
             Command::AppendToAll { partitions, batch } => 24 + 8 * partitions.len() + batch.len(),
             Command::AppendTimed { deadlines, batch, .. } => 32 + 12 * deadlines.len() + batch.len(),
             Command::RemoveTimers { rows, .. } => 32 + rows.len() * TimerRow::ENCODED_BYTES,
+            Command::AppendUnique { keys, batch, .. } => {
+                32 + UniqueKey::ENCODED_BYTES * keys.len() + batch.len()
+            }
             Command::Together { commands } => {
                 16 + commands.iter().map(Command::approximate_bytes).sum::<usize>()
+            }
+            Command::MoveRecords { records, deadlines, appends, .. } => {
+                moved_bytes(records.len(), deadlines.len())
+                    + appends.iter().map(Command::approximate_bytes).sum::<usize>()
             }
             Command::Settle { settlements, .. } => 40 + settlements.len() * Settlement::ENCODED_BYTES,
             Command::StoreGroup { group, membership } => {
@@ -150,6 +159,10 @@ impl Command {
             Command::Together { commands } => {
                 16 + commands.iter().map(Command::admitted_bytes).sum::<usize>()
             }
+            Command::MoveRecords { records, deadlines, appends, .. } => {
+                moved_bytes(records.len(), deadlines.len())
+                    + appends.iter().map(Command::admitted_bytes).sum::<usize>()
+            }
             other => other.approximate_bytes(),
         }
     }
@@ -157,8 +170,13 @@ impl Command {
     /// Whether the command brings records.
     pub fn is_append(&self) -> bool {
         match self {
-            Command::Append { .. } | Command::AppendToAll { .. } | Command::AppendTimed { .. } => true,
-            Command::Together { commands } => commands.iter().any(Command::is_append),
+            Command::Append { .. }
+            | Command::AppendToAll { .. }
+            | Command::AppendTimed { .. }
+            | Command::AppendUnique { .. } => true,
+            Command::Together { commands } | Command::MoveRecords { appends: commands, .. } => {
+                commands.iter().any(Command::is_append)
+            }
             _ => false,
         }
     }
@@ -195,6 +213,8 @@ impl Command {
             Command::CloseSubscription { .. } => 41,
             Command::Settle { .. } => 42,
             Command::Together { .. } => TOGETHER,
+            Command::AppendUnique { .. } => 44,
+            Command::MoveRecords { .. } => MOVE_RECORDS,
             Command::StoreGroup { .. } => 48,
             Command::CommitOffsets { .. } => 49,
             Command::DeleteOffsets { .. } => 50,
@@ -202,6 +222,11 @@ impl Command {
             Command::DropTopicOffsets { .. } => 52,
         }
     }
+}
+
+/// About how many bytes a command takes that moves records, beside what it appends.
+fn moved_bytes(runs: usize, deadlines: usize) -> usize {
+    48 + 16 * runs + TimerRow::ENCODED_BYTES * deadlines
 }
 
 fn config_bytes(config: &BTreeMap<String, String>) -> usize {
@@ -231,15 +256,23 @@ fn encode_command(command: &Command, out: &mut Writer, chunks: &mut Vec<Bytes>) 
             });
             share(batch, out, chunks);
         }
-        Command::Together { commands } => {
-            let mut within = Vec::new();
+        Command::AppendUnique { partition, keys, batch } => {
+            out.u32((12 + UniqueKey::ENCODED_BYTES * keys.len() + batch.len()) as u32);
+            out.u64(partition.0);
+            out.list(keys, |out, key| key.encode(out));
+            share(batch, out, chunks);
+        }
+        Command::Together { commands } => encode_several(Writer::new(), commands, out, chunks),
+        Command::MoveRecords { partition, subscription, records, deadlines, appends } => {
             let mut body = Writer::new();
-            body.u32(commands.len() as u32);
-            commands.iter().for_each(|command| encode_command(command, &mut body, &mut within));
-            within.push(body.finish());
-            out.u32(within.iter().map(Bytes::len).sum::<usize>() as u32);
-            chunks.push(out.take());
-            chunks.extend(within.into_iter().filter(|chunk| !chunk.is_empty()));
+            body.u64(partition.0);
+            body.u64(subscription.0);
+            body.list(records, |out, (from, to)| {
+                out.i64(*from);
+                out.i64(*to);
+            });
+            body.list(deadlines, |out, row| row.encode(out));
+            encode_several(body, appends, out, chunks);
         }
         other => {
             let mut body = Writer::new();
@@ -247,6 +280,17 @@ fn encode_command(command: &Command, out: &mut Writer, chunks: &mut Vec<Bytes>) 
             out.bytes(&body.finish());
         }
     }
+}
+
+/// Ends the body of a command with the commands that it has in it.
+fn encode_several(mut body: Writer, commands: &[Command], out: &mut Writer, chunks: &mut Vec<Bytes>) {
+    let mut within = Vec::new();
+    body.u32(commands.len() as u32);
+    commands.iter().for_each(|command| encode_command(command, &mut body, &mut within));
+    within.push(body.finish());
+    out.u32(within.iter().map(Bytes::len).sum::<usize>() as u32);
+    chunks.push(out.take());
+    chunks.extend(within.into_iter().filter(|chunk| !chunk.is_empty()));
 }
 
 /// Lets a batch follow as a chunk of its own.
@@ -317,6 +361,8 @@ fn encode_body(command: &Command, out: &mut Writer) {
         Command::Append { .. }
         | Command::AppendToAll { .. }
         | Command::AppendTimed { .. }
+        | Command::AppendUnique { .. }
+        | Command::MoveRecords { .. }
         | Command::Together { .. } => unreachable!("written by encode_command, which shares the batches"),
         Command::RemoveTimers { partition, rows } => {
             out.u64(partition.0);
@@ -370,13 +416,20 @@ fn decode_command(reader: &mut Reader) -> Result<Command, DecodeError> {
     let mut body = Reader::new("a command", body);
     let command = match kind {
         TOGETHER => Command::Together { commands: body.list(6, decode_single)? },
+        MOVE_RECORDS => Command::MoveRecords {
+            partition: PartitionId(body.u64()?),
+            subscription: SubscriptionId(body.u64()?),
+            records: body.list(16, |r| Ok((r.i64()?, r.i64()?)))?,
+            deadlines: body.list(TimerRow::ENCODED_BYTES, TimerRow::decode)?,
+            appends: body.list(6, decode_single)?,
+        },
         _ => decode_body(kind, &mut body)?,
     };
     body.finish()?;
     Ok(command)
 }
 
-/// A command that is no list of commands, so that lists do not nest.
+/// A command that has no others in it, so that they do not nest.
 fn decode_single(reader: &mut Reader) -> Result<Command, DecodeError> {
     let kind = reader.u8()?;
     let version = reader.u8()?;
@@ -474,6 +527,12 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
             handed_out: r.i64()?,
             settlements: r.list(Settlement::ENCODED_BYTES, Settlement::decode)?,
         },
+        44 => {
+            let partition = PartitionId(r.u64()?);
+            let keys = r.list(UniqueKey::ENCODED_BYTES, UniqueKey::decode)?;
+            let rest = r.remaining();
+            Command::AppendUnique { partition, keys, batch: r.raw(rest)? }
+        }
         48 => Command::StoreGroup { group: r.str()?, membership: GroupMembership::decode(r)? },
         49 => Command::CommitOffsets { group: r.str()?, offsets: r.list(44, OffsetCommit::decode)? },
         50 => Command::DeleteOffsets {
@@ -599,7 +658,12 @@ impl TopicMeta {
 mod tests {
     use super::*;
     use crate::subscription::{DeadReason, Disposition};
+    use crate::unique::WindowKind;
     use proptest::prelude::*;
+
+    fn unique_key(window: WindowKind) -> UniqueKey {
+        UniqueKey { window, hash: [7; 16], expires_at: 99, keys_max: 5, until_settled: true }
+    }
 
     fn dispositions() -> Vec<Disposition> {
         use DeadReason::{DeliveryLimit, Expired, MaxLength, Rejected};
@@ -655,6 +719,32 @@ mod tests {
                     namespace: "/".into(),
                     exchange: None,
                 },
+            },
+            Command::AppendUnique {
+                partition: PartitionId(3),
+                keys: WindowKind::ALL.map(unique_key).to_vec(),
+                batch: Bytes::from_static(b"once"),
+            },
+            Command::MoveRecords {
+                partition: PartitionId(3),
+                subscription: SubscriptionId::QUEUE,
+                records: vec![(3, 3), (7, 9)],
+                deadlines: vec![TimerRow { at: 1_000, offset: 7 }],
+                appends: vec![
+                    Command::Append { partition: PartitionId(4), batch: Bytes::from_static(b"there") },
+                    Command::AppendUnique {
+                        partition: PartitionId(5),
+                        keys: vec![unique_key(WindowKind::Moved)],
+                        batch: Bytes::from_static(b"and there"),
+                    },
+                ],
+            },
+            Command::MoveRecords {
+                partition: PartitionId(3),
+                subscription: SubscriptionId(9),
+                records: vec![],
+                deadlines: vec![],
+                appends: vec![],
             },
             Command::OpenSubscription {
                 partition: PartitionId(3),
@@ -737,7 +827,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_damage_is_an_error_or_another_entry_and_never_a_panic(
-            at in 0usize..600, byte in any::<u8>(), cut in 0usize..600,
+            at in 0usize..900, byte in any::<u8>(), cut in 0usize..900,
         ) {
             let entry = Entry { time: 1, commands: commands() };
             let mut all: Vec<u8> = entry.encode().concat();

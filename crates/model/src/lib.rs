@@ -13,6 +13,7 @@
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`subscription`]: what is said of records that are settled one by one.
 //! * [`timer`]: deadlines of stored records.
+//! * [`unique`]: keys by which a repeat is known.
 //! * [`entry`]: a list of commands as it stands in the journal.
 //! * [`wire`]: the bounded little-endian encoding that entries and checkpoints share.
 
@@ -27,6 +28,7 @@ pub mod routing;
 pub mod settings;
 pub mod subscription;
 pub mod timer;
+pub mod unique;
 pub mod wire;
 
 pub use ids::{NodeId, Offset, PartitionId, ShardId, TimestampMs, TopicId};

@@ -22,6 +22,14 @@ pub fn split_name(full: &str) -> (&str, &str) {
     full.split_once(NAMESPACE_END).unwrap_or((DEFAULT_NAMESPACE, full))
 }
 
+/// The namespace of the broker's own topics. No client can name it, so that none reads them or writes to them.
+pub const HIDDEN_NAMESPACE: &str = "";
+
+/// Whether a topic, by its name in the catalog, is the broker's own.
+pub fn is_hidden(full: &str) -> bool {
+    full.starts_with(NAMESPACE_END)
+}
+
 /// Longest name of a queue, in bytes: AMQP's short string.
 pub const QUEUE_NAME_BYTES_MAX: usize = 255;
 

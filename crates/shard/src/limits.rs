@@ -26,6 +26,9 @@ pub const SUBSCRIPTIONS_PER_PARTITION_MAX: usize = 10_000;
 /// Deadlines of one partition's records, of 16 bytes each.
 pub const TIMERS_PER_PARTITION_MAX: usize = 10_000_000;
 
+/// Keys of one window of a partition, of some hundred bytes each; the oldest go when there are more.
+pub const KEYS_PER_WINDOW_MAX: usize = 1_000_000;
+
 /// Exchanges in the cluster. All are in memory on every node.
 pub const EXCHANGES_MAX: usize = 100_000;
 

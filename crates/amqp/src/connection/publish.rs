@@ -7,11 +7,12 @@ use weir_broker::errors::PublishError;
 use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_broker::{Operation, Parties};
-use weir_model::batch::{BatchBuilder, Header};
+use weir_model::batch::{BatchBuilder, Header, Record};
 use weir_router::{NoSuchExchange, Routed};
 
 use super::Connection;
 use super::declare::text;
+use super::delay::{Delayed, delay_of};
 use super::permission::further_keys;
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
@@ -33,11 +34,11 @@ pub(super) struct Batch {
 
 /// Messages of a channel whose fate is known.
 pub(super) struct Confirmed {
-    number: u16,
+    pub number: u16,
     /// The channel may be another by now that has the same number.
-    owner: weir_broker::queues::OwnerId,
-    tags: Vec<u64>,
-    result: Result<(), PublishError>,
+    pub owner: weir_broker::queues::OwnerId,
+    pub tags: Vec<u64>,
+    pub result: Result<(), PublishError>,
 }
 
 impl Connection {
@@ -122,14 +123,28 @@ impl Connection {
         }
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
+        let delay = delay_of(&properties);
+        let is_delayed = !matches!(delay, Ok(None));
         let found = {
             let asked = Asked::new(&properties);
-            let routed = Routed { properties: &asked, random, ..Routed::new(&exchange_name, &keys) };
+            let routed =
+                Routed { properties: &asked, is_delayed, random, ..Routed::new(&exchange_name, &keys) };
             self.router()?.route(&routed, &mut route)
         };
         if let Err(NoSuchExchange) = found {
             self.route = route;
             return Err(Failure::no_exchange(&exchange_name, &self.namespace));
+        }
+        if !route.held_by().is_empty() {
+            let held_by = route.held_by().to_vec();
+            let names = route.queues().map(|name| &**name);
+            let now = self.front.broker.destinations(&self.namespace, names, properties.priority, random);
+            self.route = route;
+            let message = Message { exchange, routing_key: routing_key.clone(), properties, body };
+            let keys = keys.into_iter().map(bytes::Bytes::copy_from_slice).collect();
+            let (now, delay_ms) = (now?, delay?.unwrap_or_default());
+            let delayed = Delayed { delay_ms, held_by, now, keys, mandatory, message, tag };
+            return self.delay(number, delayed).await;
         }
         if route.is_empty() {
             self.route = route;
@@ -151,14 +166,10 @@ impl Connection {
         let now = broker.now_ms();
         let expires = properties.expiration.as_ref().and_then(expires_after);
         let mut record = Message { exchange, routing_key, properties, body }.into_record(now);
-        if let Some(after) = expires {
-            let at = now.saturating_add(after);
-            let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
-            record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
-        }
         if !copies.is_empty() {
             record.headers.push(keys_header(&copies));
         }
+        let record = expiring(record, expires, now);
         let fits = |batch: &Batch| {
             batch.number == number
                 && batch.builder.record_count() < BATCH_MESSAGES
@@ -182,7 +193,7 @@ impl Connection {
         Ok(())
     }
 
-    fn return_message(
+    pub(super) fn return_message(
         &mut self,
         number: u16,
         exchange: ShortStr,
@@ -203,6 +214,7 @@ impl Connection {
 
     /// Puts the messages that are gathered in their shards' lines.
     pub(super) async fn flush_messages(&mut self) {
+        self.flush_parked().await;
         let Some(batch) = self.batch.take() else { return };
         let Batch { number, destinations, builder, tags } = batch;
         let Some(owner) = self.channels.get(&number).map(|channel| channel.owner) else { return };
@@ -278,4 +290,14 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Notes on a record when it expires, if it does.
+pub(super) fn expiring(mut record: Record, after_ms: Option<i64>, now: i64) -> Record {
+    if let Some(after) = after_ms {
+        let at = now.saturating_add(after);
+        let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
+        record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
+    }
+    record
 }

@@ -23,7 +23,7 @@ const PARTITION: &str = "x-stream-partition";
 /// What a consumer may consume from.
 pub(super) enum Source {
     /// Records are handed out and settled.
-    Queue(QueueInfo),
+    Queue(Box<QueueInfo>),
     /// Records are read by offset.
     Stream(Arc<Topic>),
 }
@@ -34,7 +34,9 @@ impl Connection {
         let topic = self.front.broker.topic(&full_name(&self.namespace, name));
         let topic = topic.ok_or_else(|| Failure::no_queue(name, &self.namespace))?;
         match &topic.queue {
-            Some(queue) if queue.meta.kind != QueueKind::Stream => self.need_queue(name).map(Source::Queue),
+            Some(queue) if queue.meta.kind != QueueKind::Stream => {
+                self.need_queue(name).map(|info| Source::Queue(Box::new(info)))
+            }
             _ => Ok(Source::Stream(topic)),
         }
     }

@@ -116,7 +116,7 @@ async fn publish(broker: &Arc<Broker>, namespace: &str, letter: &DeadLetter) -> 
 }
 
 /// The priority that a message's publisher gave it.
-fn priority_of(record: &Record) -> Option<u8> {
+pub(crate) fn priority_of(record: &Record) -> Option<u8> {
     let header = record.headers.iter().find(|header| header.key == "amqp.priority")?;
     std::str::from_utf8(header.value.as_deref()?).ok()?.parse().ok()
 }

@@ -21,8 +21,8 @@ use super::record::EXPIRES_HEADER;
 pub const DEATHS_HEADER: &str = "weir.deaths";
 
 /// The headers in which a message's address is kept.
-const EXCHANGE_HEADER: &str = "amqp.exchange";
-const ROUTING_KEY_HEADER: &str = "amqp.routing-key";
+pub(super) const EXCHANGE_HEADER: &str = "amqp.exchange";
+pub(super) const ROUTING_KEY_HEADER: &str = "amqp.routing-key";
 const EXPIRATION_HEADER: &str = "amqp.expiration";
 
 const VERSION: u8 = 1;

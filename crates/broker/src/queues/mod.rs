@@ -5,25 +5,30 @@
 //! ends with the leadership, and when nobody has used it for a while. What must outlive it is in the shard's state.
 
 mod actor;
+mod browse;
 mod bury;
 mod deaths;
 mod handle;
 mod reading;
 mod record;
+mod redrive;
 mod registry;
 mod room;
 mod settling;
 mod sink;
 
+pub use browse::{BROWSED_MAX, Browsed, QueueContents};
 pub use bury::Cemetery;
 pub use deaths::{DEATHS_HEADER, Death, Deaths, KEYS_HEADER, keys_header};
 pub use handle::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use record::QueueRecord;
+pub use redrive::{REDRIVEN_MAX, Redrive, RedriveError, Redriven};
 pub use room::{Limits, Overflow};
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
-pub(crate) use record::read_records;
+pub(crate) use bury::priority_of;
+pub(crate) use record::{EXPIRES_HEADER, read_records};
 pub(crate) use registry::Queues;
 pub(crate) use room::{Reservation, Room};
 

@@ -66,7 +66,7 @@ pub(crate) struct Run {
 }
 
 /// Reads and decodes records from an offset on, about so many bytes of them, at least one batch.
-fn read_run(
+pub(super) fn read_run(
     view: &PartitionView,
     from: Offset,
     max_bytes: usize,

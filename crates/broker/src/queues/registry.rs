@@ -136,6 +136,7 @@ impl Broker {
         Err(Unavailable::Overloaded.into())
     }
 
+    /// Makes the subscription by which a queue's records are settled, if there is none yet.
     pub(crate) async fn open_subscription(&self, partition: &PartitionRef) -> Result<(), AdminError> {
         let subscription = SubscriptionId::QUEUE;
         if partition.handle().view().subscription(partition.id(), subscription).is_some() {

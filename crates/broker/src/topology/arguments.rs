@@ -8,6 +8,7 @@ use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
 
 use super::rules::{queue_in, type_name};
+use super::unique::UniqueWindow;
 use crate::queues::{Limits, Overflow, QueueOptions};
 
 /// Deliveries that may fail before a record of a quorum queue is dead, where the declaration does not say
@@ -106,6 +107,8 @@ pub struct QueueArguments {
     pub single_active: bool,
     /// Deliveries that may fail (`x-delivery-limit`); none if there is no limit.
     pub failures_max: Option<u16>,
+    /// No message is taken twice (`x-message-deduplication`, `x-cache-size`, `x-cache-ttl`).
+    pub unique: Option<UniqueWindow>,
 }
 
 /// An argument that cannot be what it is; in RabbitMQ's words where clients look at them.
@@ -121,7 +124,7 @@ pub struct InvalidArgument {
 }
 
 /// Reads arguments of one queue.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     namespace: &'a str,
     queue: &'a str,
     arguments: &'a Arguments,
@@ -136,7 +139,12 @@ impl Reader<'_> {
         self.invalid(name, format!("{{unacceptable_type,{}}}", type_name(value)))
     }
 
-    fn number(&self, name: &'static str, least: i64, most: i64) -> Result<Option<i64>, InvalidArgument> {
+    pub(super) fn number(
+        &self,
+        name: &'static str,
+        least: i64,
+        most: i64,
+    ) -> Result<Option<i64>, InvalidArgument> {
         match argument(self.arguments, name) {
             None => Ok(None),
             Some(ArgumentValue::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),
@@ -172,7 +180,7 @@ impl Reader<'_> {
         }
     }
 
-    fn flag(&self, name: &'static str) -> Result<bool, InvalidArgument> {
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, InvalidArgument> {
         match argument(self.arguments, name) {
             None => Ok(false),
             Some(ArgumentValue::Bool(value)) => Ok(*value),
@@ -254,8 +262,14 @@ impl QueueArguments {
             _ => None,
         };
         let unsigned = |value: i64| value.cast_unsigned();
+        let ttl_ms = reader.number("x-message-ttl", 0, ms_max)?;
+        let unique = UniqueWindow::read(&reader, ttl_ms)?;
+        if unique.is_some() && (most.is_some() || kind == QueueKind::Stream) {
+            let why = "it goes with neither x-max-priority nor streams";
+            return Err(reader.invalid("x-message-deduplication", why));
+        }
         Ok(QueueArguments {
-            ttl_ms: reader.number("x-message-ttl", 0, ms_max)?,
+            ttl_ms,
             expires_ms: reader.number("x-expires", 1, ms_max)?,
             limits: Limits {
                 records: reader.number("x-max-length", 0, i64::MAX)?.map(unsigned),
@@ -271,6 +285,7 @@ impl QueueArguments {
             priorities,
             single_active: reader.flag("x-single-active-consumer")?,
             failures_max,
+            unique,
         })
     }
 

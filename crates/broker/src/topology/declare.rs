@@ -170,6 +170,9 @@ impl Broker {
 
     /// Declares an exchange. What is there afterwards, which may be one that was declared otherwise before.
     pub async fn declare_exchange(&self, exchange: ExchangeMeta) -> Result<ExchangeMeta, TopologyError> {
+        if exchange.kind.is_delayed() {
+            self.open_parking().await?;
+        }
         match self.propose_meta(Command::DeclareExchange { exchange }).await? {
             Outcome::Exchange(exchange) => Ok(exchange),
             other => Err(refused(other).into()),

@@ -1,11 +1,13 @@
 //! Queues, exchanges and bindings: declaring them, finding them, and publishing through them.
 
+mod appends;
 mod arguments;
 mod declare;
 mod list;
 mod publish;
 mod rules;
 mod transient;
+mod unique;
 
 pub use arguments::{DeadLetters, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms};
 pub use declare::{QueueInfo, TopologyError};
@@ -14,3 +16,7 @@ pub use rules::{
     ExchangeDeclaration, QueueDeclaration, Undeclarable, check_equivalent, check_equivalent_exchange,
     check_not_reserved, check_queue_name, locked, queue_in,
 };
+pub use unique::{DEDUPLICATION_HEADER, UniqueWindow};
+
+pub(crate) use appends::{appends, appends_moved};
+pub(crate) use unique::moved_key;

@@ -1,19 +1,18 @@
 //! Publishing to what a router has found: one batch, to any number of queues and topics.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use weir_cluster::{PendingOutcome, ShardHandle};
+use weir_cluster::PendingOutcome;
 use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, verify_batch};
-use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::queue::{full_name, split_name};
-use weir_model::{PartitionId, ShardId, TopicId};
+use weir_model::command::{Outcome, Refusal};
+use weir_model::queue::{full_name, is_hidden, split_name};
+use weir_model::{PartitionId, TopicId};
 
-use super::{QueueInfo, TopologyError};
+use super::{QueueInfo, TopologyError, UniqueWindow, appends};
 use crate::broker::Broker;
 use crate::errors::{AdminError, PublishError, Unavailable};
 use crate::publish::not_taken;
@@ -23,7 +22,9 @@ use crate::read::PartitionRef;
 /// Where a batch goes.
 #[derive(Clone, Debug, Default)]
 pub struct Destinations {
-    partitions: Vec<PartitionRef>,
+    pub(crate) partitions: Vec<PartitionRef>,
+    /// Those of them that take no record twice.
+    pub(crate) unique: Vec<(PartitionId, UniqueWindow)>,
     /// Lanes that no record of their queue has needed before.
     new_lanes: Vec<(TopicId, LaneNumber)>,
     /// Queues among them that may have no room: each with its partition, or its new lane.
@@ -153,23 +154,27 @@ impl Broker {
         let mut destinations = Destinations::default();
         for name in names {
             // It may have been deleted since it was found: then it takes nothing.
-            let Some(meta) = catalog.topic(&full_name(namespace, name)) else { continue };
+            let full = full_name(namespace, name);
+            let Some(meta) = catalog.topic(&full).filter(|_| !is_hidden(&full)) else { continue };
             let topic = self.topics.get(&catalog, meta);
             let mut index = Some(any as usize % topic.partition_count().max(1));
             let mut new_lane = 0;
             let mut refuses = false;
+            let mut unique = None;
             if let Some(queue) = &topic.queue {
                 let arguments =
                     queue.arguments.as_ref().map_err(|error| unrouted(name, error.to_string()))?;
                 new_lane = arguments.lane(priority);
                 index = queue.meta.lanes.iter().position(|known| *known == new_lane);
                 refuses = arguments.limits.refuses();
+                unique = arguments.unique.clone();
             }
             let lane = match index {
                 Some(index) => {
                     let partition = self.partition(&topic, index as i32);
                     let partition = partition.map_err(|error| unrouted(name, error.to_string()))?;
                     let id = partition.id();
+                    destinations.unique.extend(unique.map(|unique| (id, unique)));
                     destinations.partitions.push(partition);
                     Lane::There(id)
                 }
@@ -192,7 +197,6 @@ impl Broker {
         destinations: &Destinations,
         batch: Bytes,
     ) -> Result<RoutedPublishing, PublishError> {
-        let header = verify_batch(&batch)?;
         let mut publishing = RoutedPublishing { pending: Vec::new(), failed: None, room: Vec::new() };
         let mut full = Vec::new();
         for (lane, queue) in &destinations.refusing {
@@ -208,7 +212,38 @@ impl Broker {
         let has_room = |lane: Lane| !full.contains(&lane);
         let there = destinations.partitions.iter().filter(|partition| has_room(Lane::There(partition.id())));
         let mut partitions: Vec<PartitionRef> = there.cloned().collect();
-        for (topic, lane) in destinations.new_lanes.iter().filter(|(topic, _)| has_room(Lane::New(*topic))) {
+        let new_lanes = destinations.new_lanes.iter().filter(|(topic, _)| has_room(Lane::New(*topic)));
+        self.open_lanes(new_lanes, &mut partitions).await?;
+        let by_shard = appends(&partitions, &destinations.unique, &batch, self.now_ms())?;
+        for (handle, commands) in by_shard.into_values() {
+            for command in commands {
+                let submitted = match handle.admit(command.admitted_bytes()).await {
+                    Ok(admission) => handle.submit_admitted(admission, command),
+                    Err(error) => Err(error),
+                };
+                match submitted {
+                    Ok(pending) => publishing.pending.push(pending),
+                    // What stands in shards' lines cannot be taken back: the publisher is told that not all have it.
+                    Err(error) => publishing.failed = Some(not_taken(error)),
+                }
+            }
+        }
+        Ok(publishing)
+    }
+
+    /// Makes the lanes that a record is the first to need. Records that come by another way than [`Broker::publish_to`]
+    /// do not ask for room.
+    pub(crate) async fn open_new_lanes(&self, destinations: &mut Destinations) -> Result<(), PublishError> {
+        let new_lanes = std::mem::take(&mut destinations.new_lanes);
+        self.open_lanes(new_lanes.iter(), &mut destinations.partitions).await
+    }
+
+    async fn open_lanes(
+        &self,
+        lanes: impl Iterator<Item = &(TopicId, LaneNumber)>,
+        partitions: &mut Vec<PartitionRef>,
+    ) -> Result<(), PublishError> {
+        for (topic, lane) in lanes {
             match self.open_lane(*topic, *lane).await {
                 Ok(partition) => partitions.push(partition),
                 // A queue that is deleted meanwhile takes what is sent to it with it.
@@ -217,34 +252,7 @@ impl Broker {
                 Err(error) => return Err(PublishError::Refused(error.to_string())),
             }
         }
-        let mut by_shard: BTreeMap<ShardId, (&ShardHandle, Vec<PartitionId>)> = BTreeMap::new();
-        for partition in &partitions {
-            let max = partition.settings().max_message_bytes as usize;
-            if header.total_bytes() > max {
-                return Err(PublishError::TooLarge { bytes: header.total_bytes(), max });
-            }
-            by_shard
-                .entry(partition.shard())
-                .or_insert_with(|| (partition.handle(), Vec::new()))
-                .1
-                .push(partition.id());
-        }
-        for (handle, partitions) in by_shard.into_values() {
-            let command = match partitions[..] {
-                [partition] => Command::Append { partition, batch: batch.clone() },
-                _ => Command::AppendToAll { partitions, batch: batch.clone() },
-            };
-            let submitted = match handle.admit(command.admitted_bytes()).await {
-                Ok(admission) => handle.submit_admitted(admission, command),
-                Err(error) => Err(error),
-            };
-            match submitted {
-                Ok(pending) => publishing.pending.push(pending),
-                // What stands in other shards' lines cannot be taken back: the publisher is told that not all have it.
-                Err(error) => publishing.failed = Some(not_taken(error)),
-            }
-        }
-        Ok(publishing)
+        Ok(())
     }
 
     /// Room in a queue for a batch; none if it has none. What it refuses may be dead at once.

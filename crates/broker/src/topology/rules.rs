@@ -75,9 +75,6 @@ impl QueueDeclaration {
             let words = format!("invalid property '{property}' for {}", queue_in(namespace, name));
             return Err(Undeclarable::Precondition(words));
         }
-        if let Some(name) = NOT_SERVED.iter().find(|name| argument(&arguments, name).is_some()) {
-            return Err(Undeclarable::NotServed(format!("the argument '{name}' is not served yet")));
-        }
         Ok(QueueMeta { kind, durable, auto_delete, exclusive, owner: None, lanes: Vec::new(), arguments })
     }
 }
@@ -91,11 +88,8 @@ pub fn check_queue_name(name: &str) -> Result<(), Undeclarable> {
     Ok(())
 }
 
-/// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 1] = ["x-message-deduplication"];
-
 /// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 15] = [
+const COMPARED: [&str; 18] = [
     "x-queue-type",
     "x-message-ttl",
     "x-expires",
@@ -110,6 +104,9 @@ const COMPARED: [&str; 15] = [
     "x-dead-letter-strategy",
     "x-max-age",
     "x-stream-max-segment-size-bytes",
+    "x-message-deduplication",
+    "x-cache-size",
+    "x-cache-ttl",
     "x-queue-mode",
 ];
 
@@ -223,12 +220,13 @@ impl ExchangeDeclaration {
     pub fn meta(self, namespace: &str, name: &str) -> Result<ExchangeMeta, Undeclarable> {
         let ExchangeDeclaration { kind, durable, auto_delete, internal, arguments } = self;
         check_arguments(&arguments).map_err(Undeclarable::precondition)?;
+        if kind == "x-message-deduplication" {
+            let words = "exchanges of type x-message-deduplication are not served: declare the queues with the argument \
+                         x-message-deduplication instead";
+            return Err(Undeclarable::Precondition(words.into()));
+        }
         let declared = ExchangeMeta::declared(namespace.to_owned(), name.to_owned(), &kind, arguments)
             .map_err(Undeclarable::precondition)?;
-        if declared.kind.is_delayed() {
-            let words = "exchanges of type x-delayed-message are not served yet";
-            return Err(Undeclarable::NotServed(words.into()));
-        }
         Ok(ExchangeMeta { durable, auto_delete, internal, ..declared })
     }
 }

@@ -3,10 +3,16 @@
 
 #![allow(dead_code)]
 
+pub mod topology;
+
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use weir_broker::groups::{JoinRequest, Joined, SyncRequest};
 use weir_broker::{
@@ -20,14 +26,33 @@ use weir_model::{NodeId, Offset, TimestampMs};
 /// The time of day at which every test begins.
 pub const EPOCH: TimestampMs = 1_700_000_000_000;
 
-/// Wall-clock time that goes with the runtime's clock, which tests hold still.
+/// Wall-clock time that goes with the runtime's clock, which tests hold still, and that can be set.
 pub struct TestClock {
     began: Instant,
+    offset: AtomicI64,
+    was_set: Arc<Notify>,
+}
+
+impl TestClock {
+    fn new() -> TestClock {
+        TestClock { began: Instant::now(), offset: AtomicI64::new(0), was_set: Arc::default() }
+    }
+
+    /// Sets it so many milliseconds forward, or back.
+    pub fn set(&self, by_ms: i64) {
+        self.offset.fetch_add(by_ms, Ordering::SeqCst);
+        self.was_set.notify_waiters();
+    }
 }
 
 impl Clock for TestClock {
     fn now_ms(&self) -> TimestampMs {
-        EPOCH + self.began.elapsed().as_millis() as i64
+        EPOCH + self.began.elapsed().as_millis() as i64 + self.offset.load(Ordering::SeqCst)
+    }
+
+    fn jumped(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let was_set = Arc::clone(&self.was_set).notified_owned();
+        Box::pin(was_set)
     }
 }
 
@@ -47,7 +72,7 @@ impl World {
         options.groups.initial_rebalance_delay_ms = 0;
         World {
             disk: SimDisk::new(seed),
-            clock: Arc::new(TestClock { began: Instant::now() }),
+            clock: Arc::new(TestClock::new()),
             options,
             data_shards: 3,
             starts: 0,

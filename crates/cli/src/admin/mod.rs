@@ -1,10 +1,11 @@
 //! The verbs that speak to a server's admin API.
 //!
 //! * [`server`]: requests and answers.
-//! * [`topics`], [`groups`], [`users`], [`logs`]: the nouns.
+//! * [`topics`], [`queues`], [`groups`], [`users`], [`logs`]: the nouns.
 
 pub mod groups;
 pub mod logs;
+pub mod queues;
 mod server;
 pub mod topics;
 pub mod users;

@@ -153,6 +153,7 @@ impl From<Refusal> for Failure {
         let remedy = match refusal.error.as_str() {
             "unknown_topic" => "`weir topic list` lists the topics",
             "unknown_partition" => "`weir topic describe` lists its partitions",
+            "unknown_queue" => "`weir queue list` lists the queues",
             "unknown_group" => "`weir group list` lists the groups",
             "unknown_user" => "`weir user list` lists the users",
             "not_authenticated" => {

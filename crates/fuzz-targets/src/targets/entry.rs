@@ -9,6 +9,7 @@ use weir_model::entry::Entry;
 use weir_model::settings::PartitionSettings;
 use weir_model::subscription::{Disposition, Settlement};
 use weir_model::timer::TimerRow;
+use weir_model::unique::{UniqueKey, WindowKind};
 use weir_model::{NodeId, PartitionId, ShardId, SubscriptionId, TopicId};
 
 pub fn run(data: &[u8]) {
@@ -43,6 +44,7 @@ pub(super) fn commands() -> Vec<Command> {
         ..GroupMember::default()
     };
     let membership = GroupMembership { generation: 3, members: vec![member], ..GroupMembership::default() };
+    let key = |window| UniqueKey { window, hash: [7; 16], expires_at: 9_000, keys_max: 3, until_settled: true };
     let (offset, metadata) = (44, "note".to_owned());
     let commit =
         OffsetCommit { topic_id, partition: 3, offset, leader_epoch: -1, metadata, committed_at: 0 };
@@ -97,6 +99,21 @@ pub(super) fn commands() -> Vec<Command> {
             commands: vec![
                 Command::Append { partition, batch: batch.clone() },
                 Command::Trim { partition, log_start: 0 },
+            ],
+        },
+        Command::AppendUnique { partition, keys: vec![key(WindowKind::Business)], batch: several.clone() },
+        Command::MoveRecords {
+            partition,
+            subscription: SubscriptionId::QUEUE,
+            records: vec![(6, 7)],
+            deadlines: vec![TimerRow { at: 5_000, offset: 5 }],
+            appends: vec![
+                Command::Append { partition: PartitionId(6), batch: several.clone() },
+                Command::AppendUnique {
+                    partition,
+                    keys: WindowKind::ALL.map(key).to_vec(),
+                    batch: several.clone(),
+                },
             ],
         },
         Command::OpenSubscription { partition, subscription: SubscriptionId(1), start: 0 },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use weir_model::queue::{is_hidden, split_name};
 
 use crate::front::Front;
 
@@ -24,16 +25,21 @@ pub(super) struct PartitionLog {
     bytes: Option<u64>,
 }
 
+/// The broker's own topics have names that nobody can type; they are shown in brackets.
+fn shown(name: &str) -> String {
+    if is_hidden(name) { format!("({})", split_name(name).1) } else { name.to_owned() }
+}
+
 pub(super) async fn list(State(front): State<Arc<Front>>) -> Json<Vec<PartitionLog>> {
     let mut logs = Vec::new();
-    for topic in front.broker.topics() {
+    for topic in front.broker.topics_with_hidden() {
         for (partition, meta) in topic.meta.partitions.iter().enumerate() {
             let open = front.broker.partition(&topic, partition as i32).ok();
             logs.push(PartitionLog {
                 shard: meta.shard.0,
                 partition_id: meta.id.0,
                 directory: format!("shards/{}/{}", meta.shard, meta.id),
-                topic: topic.name().to_owned(),
+                topic: shown(topic.name()),
                 partition,
                 log_start: open.as_ref().map(|open| open.log_start()),
                 next_offset: open.as_ref().map(|open| open.next_offset()),

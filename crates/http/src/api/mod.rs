@@ -3,6 +3,7 @@
 mod cluster;
 mod groups;
 mod log;
+mod queues;
 mod topics;
 mod users;
 
@@ -31,6 +32,11 @@ pub(crate) fn routes() -> Router<Arc<Front>> {
         .route("/groups", get(groups::list))
         .route("/groups/{name}", get(groups::describe).delete(groups::delete))
         .route("/groups/{name}/reset", post(groups::reset))
+        .route("/queues", get(queues::list))
+        .route("/queues/{name}", get(queues::describe).delete(queues::delete))
+        .route("/queues/{name}/purge", post(queues::purge))
+        .route("/queues/{name}/records", get(queues::browse))
+        .route("/queues/{name}/redrive", post(queues::redrive))
         .route("/log", get(log::list))
         .route("/users", get(users::list).post(users::create))
         .route("/users/{name}", get(users::describe).patch(users::alter).delete(users::delete))

@@ -64,6 +64,30 @@ impl Iterator for RecordIter {
         self.index = if result.is_ok() { self.index + 1 } else { i32::MAX };
         Some(result)
     }
+
+    /// Passes over records without decoding them.
+    fn nth(&mut self, n: usize) -> Option<Self::Item> {
+        for _ in 0..n {
+            if self.index >= self.header.record_count {
+                return None;
+            }
+            if let Err(why) = pass_one(&mut self.section) {
+                let index = std::mem::replace(&mut self.index, i32::MAX);
+                return Some(Err(RecordError { index, why }));
+            }
+            self.index += 1;
+        }
+        self.next()
+    }
+}
+
+fn pass_one(section: &mut Bytes) -> Result<(), &'static str> {
+    let length = usize::try_from(get_varint(section)?).map_err(|_| "negative length")?;
+    if length > section.len() {
+        return Err("longer than the batch");
+    }
+    section.advance(length);
+    Ok(())
 }
 
 fn decode_one(header: &BatchHeader, section: &mut Bytes) -> Result<Record, &'static str> {

@@ -9,11 +9,12 @@ use weir_model::access::NamespaceMeta;
 use weir_model::command::TopicMeta;
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{BindingMeta, ExchangeMeta};
+use weir_model::unique::WindowKind;
 use weir_model::wire::{DecodeError, Reader, Writer};
 use weir_model::{NodeId, PartitionId, SubscriptionId, TopicId};
 
 use super::topology::exchange_key;
-use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey};
+use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey, WindowKey};
 use crate::limits::DIGESTS_MAX;
 use crate::state::accounts::Account;
 use crate::state::catalog::CatalogTopic;
@@ -24,6 +25,7 @@ use crate::state::partition::PartitionState;
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
 use crate::state::topology::{Bound, key_of};
+use crate::state::window::Window;
 
 /// What a chunk holds. The numbers stand in checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +45,7 @@ pub(crate) enum ChunkKind {
     Access = 11,
     Namespaces = 12,
     Accounts = 13,
+    Windows = 20,
 }
 
 /// Which chunk.
@@ -54,7 +57,7 @@ pub(crate) struct ChunkId {
 }
 
 impl ChunkKind {
-    const ALL: [ChunkKind; 13] = [
+    const ALL: [ChunkKind; 14] = [
         ChunkKind::Root,
         ChunkKind::Topics,
         ChunkKind::Partitions,
@@ -68,6 +71,7 @@ impl ChunkKind {
         ChunkKind::Access,
         ChunkKind::Namespaces,
         ChunkKind::Accounts,
+        ChunkKind::Windows,
     ];
 
     pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
@@ -91,6 +95,7 @@ impl Machine {
         let namespaces = self.accounts.namespace_chunks().map(|(key, c)| (key, c.changed_at()));
         let accounts = self.accounts.account_chunks().map(|(key, c)| (key, c.changed_at()));
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
+        let windows = self.windows.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
         root.chain(topics)
             .chain(partitions.map(of(ChunkKind::Partitions)))
@@ -104,6 +109,7 @@ impl Machine {
             .chain(access.map(of(ChunkKind::Access)))
             .chain(namespaces.map(of(ChunkKind::Namespaces)))
             .chain(accounts.map(of(ChunkKind::Accounts)))
+            .chain(windows.map(of(ChunkKind::Windows)))
             .collect()
     }
 
@@ -123,6 +129,9 @@ impl Machine {
                 self.subscriptions.get(&id.key).map(|c| encode_subscriptions(c.get())).unwrap_or_default()
             }
             ChunkKind::Timers => self.timers.get(&id.key).map(|c| encode_timers(c.get())).unwrap_or_default(),
+            ChunkKind::Windows => {
+                self.windows.get(&id.key).map(|c| encode_windows(c.get())).unwrap_or_default()
+            }
             ChunkKind::Queues => {
                 let found = self.catalog.queue_chunks().find(|(key, _)| *key == id.key);
                 found.map(|(_, c)| encode_queues(c.get())).unwrap_or_default()
@@ -170,6 +179,7 @@ impl Machine {
             ChunkKind::Access => self.load_access(&mut reader, index)?,
             ChunkKind::Namespaces => self.load_namespaces(id.key, &mut reader, index)?,
             ChunkKind::Accounts => self.load_accounts(id.key, &mut reader, index)?,
+            ChunkKind::Windows => self.load_windows(id.key, &mut reader, index)?,
         }
         reader.finish()
     }
@@ -228,6 +238,22 @@ impl Machine {
             }
             if !self.put_timers(id, Arc::new(timers), index) {
                 return Err(reader.error("a partition's deadlines are there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn load_windows(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let windows = reader.list(13, |r| Ok((PartitionId(r.u64()?), r.u8()?, Window::decode(r)?)))?;
+        for (id, kind, window) in windows {
+            let Some(kind) = WindowKind::from_number(kind) else {
+                return Err(reader.error("a kind of window is not known to this binary"));
+            };
+            if id.0 / PARTITIONS_PER_CHUNK != key {
+                return Err(reader.error("a window is in the wrong chunk"));
+            }
+            if !self.put_window((id, kind), Arc::new(window), index) {
+                return Err(reader.error("a window is there twice"));
             }
         }
         Ok(())
@@ -404,6 +430,17 @@ pub(super) fn encode_timers(all: &BTreeMap<PartitionId, Arc<Timers>>) -> Bytes {
     for (id, timers) in all {
         out.u64(id.0);
         timers.encode(&mut out);
+    }
+    out.finish()
+}
+
+pub(super) fn encode_windows(all: &BTreeMap<WindowKey, Arc<Window>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(all.len() as u32);
+    for ((id, kind), window) in all {
+        out.u64(id.0);
+        out.u8(*kind as u8);
+        window.encode(&mut out);
     }
     out.finish()
 }

@@ -74,6 +74,10 @@ impl Machine {
             let digest = timers.digest(|all| digest_of(&codec::encode_timers(all)));
             chunk(ChunkId { kind: ChunkKind::Timers, key: *key }, digest);
         }
+        for (key, windows) in &mut self.windows {
+            let digest = windows.digest(|all| digest_of(&codec::encode_windows(all)));
+            chunk(ChunkId { kind: ChunkKind::Windows, key: *key }, digest);
+        }
         for (key, queues) in Arc::make_mut(&mut self.catalog).queue_chunks_mut() {
             let digest = queues.digest(|all| digest_of(&codec::encode_queues(all)));
             chunk(ChunkId { kind: ChunkKind::Queues, key }, digest);

@@ -16,6 +16,7 @@ mod subscriptions;
 mod tests;
 mod timers;
 mod topology;
+mod unique;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -35,15 +36,18 @@ use crate::state::partition::{PartitionState, SegmentId};
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
 use crate::state::topology::Topology;
+use crate::state::window::Window;
 
 pub(crate) use codec::{ChunkId, ChunkKind};
 pub(crate) use subscriptions::SubscriptionKey;
+pub(crate) use unique::WindowKey;
 
 /// Partitions of one chunk of state: a change of one makes the next checkpoint write these.
 const PARTITIONS_PER_CHUNK: u64 = 64;
 
 type PartitionChunk = Chunk<BTreeMap<PartitionId, Arc<PartitionState>>>;
 type SubscriptionChunk = Chunk<BTreeMap<SubscriptionKey, Arc<Subscription>>>;
+type WindowChunk = Chunk<BTreeMap<WindowKey, Arc<Window>>>;
 type TimerChunk = Chunk<BTreeMap<PartitionId, Arc<Timers>>>;
 
 /// A shard's state. Cloning it clones pointers to its chunks.
@@ -61,6 +65,8 @@ pub struct Machine {
     subscriptions: BTreeMap<u64, SubscriptionChunk>,
     /// Likewise; of partitions that have deadlines.
     timers: BTreeMap<u64, TimerChunk>,
+    /// Likewise; of partitions that know keys.
+    windows: BTreeMap<u64, WindowChunk>,
     closed: Chunk<ClosedPartitions>,
     groups: Buckets<String, Arc<GroupState>>,
 }
@@ -190,6 +196,7 @@ impl Machine {
             partition_count: 0,
             subscriptions: BTreeMap::new(),
             timers: BTreeMap::new(),
+            windows: BTreeMap::new(),
             closed: Chunk::new(ClosedPartitions::default(), 0),
             groups: Buckets::default(),
         }
@@ -326,6 +333,13 @@ impl Machine {
                 self.remove_timers(context, *partition, rows, effects)
             }
             Command::Together { commands } => self.together(context, commands, effects)?,
+            Command::AppendUnique { partition, keys, batch } => {
+                self.append_unique(context, *partition, keys, batch, effects)
+            }
+            Command::MoveRecords { partition, subscription, records, deadlines, appends } => {
+                let key = (*partition, *subscription);
+                self.move_records(context, key, records, deadlines, appends, effects)?
+            }
 
             Command::OpenSubscription { partition, subscription, start } => {
                 self.open_subscription(context, (*partition, *subscription), *start, effects)

@@ -111,6 +111,7 @@ impl Machine {
             self.drop_timers(id, context.index);
             effects.push(Effect::TimersChanged(id));
         }
+        self.drop_windows(context, id);
         self.closed.change(context.index).insert(id);
         effects.push(Effect::PartitionClosed(id));
         Outcome::Done

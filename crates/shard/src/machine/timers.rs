@@ -94,6 +94,7 @@ impl Machine {
         for command in commands {
             outcomes.push(match command {
                 Command::Together { .. }
+                | Command::MoveRecords { .. }
                 | Command::Lead { .. }
                 | Command::SetMachineVersion { .. }
                 | Command::TakeDigest

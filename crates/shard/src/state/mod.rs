@@ -16,3 +16,4 @@ pub(crate) mod subscription;
 mod tests;
 pub(crate) mod timers;
 pub(crate) mod topology;
+pub(crate) mod window;

@@ -260,7 +260,7 @@ pub(crate) fn record_count(batch: &Bytes) -> u32 {
 }
 
 /// The header, if the batch may be appended. Its CRC was checked before it was proposed.
-fn checked_header(batch: &Bytes) -> Result<BatchHeader, Refusal> {
+pub(crate) fn checked_header(batch: &Bytes) -> Result<BatchHeader, Refusal> {
     let malformed = |why: &str| Refusal::MalformedBatch(format!("the batch is malformed: {why}"));
     let header = BatchHeader::parse(batch).map_err(|error| Refusal::MalformedBatch(error.to_string()))?;
     if header.total_bytes() != batch.len() {

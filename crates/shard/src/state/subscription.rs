@@ -76,6 +76,19 @@ impl Subscription {
         offset < self.head || self.blocks.get(&key).is_some_and(|block| block.settled.contains(position))
     }
 
+    /// The first settled record of a run; none if none of them is.
+    pub(crate) fn settled_within(&self, from: Offset, to: Offset) -> Option<Offset> {
+        if from < self.head {
+            return Some(from);
+        }
+        self.blocks.range(place(from).0..=place(to).0).find_map(|(key, block)| {
+            let first = if *key == place(from).0 { place(from).1 } else { 0 };
+            let (begin, _) = block.settled.span_from(first)?;
+            let found = offset_of(*key, begin.max(first));
+            (found <= to).then_some(found)
+        })
+    }
+
     /// The runs of settled records above the head, rising. Two of them may meet where a block ends.
     pub fn settled_runs(&self) -> impl Iterator<Item = (Offset, Offset)> + '_ {
         let runs = self.blocks.iter().flat_map(|(key, block)| {

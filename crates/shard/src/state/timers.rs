@@ -52,6 +52,12 @@ impl Timers {
         self.iter().take_while(|row| row.at <= now).take(most).collect()
     }
 
+    /// Whether a row is there.
+    pub fn contains(&self, row: TimerRow) -> bool {
+        let run = self.run_of(row).and_then(|key| self.runs.get(&key));
+        run.is_some_and(|run| run.binary_search(&row).is_ok())
+    }
+
     /// All rows, the earliest first.
     pub fn iter(&self) -> impl Iterator<Item = TimerRow> + '_ {
         self.runs.values().flat_map(|run| run.iter().copied())
@@ -168,6 +174,7 @@ mod tests {
                     prop_assert_eq!(timers.remove(row), model.remove(&row));
                 }
                 prop_assert_eq!(timers.len(), model.len());
+                prop_assert_eq!(timers.contains(row), insert);
             }
             prop_assert!(timers.iter().eq(model.iter().copied()));
             prop_assert_eq!(timers.due(20, 7), model.iter().copied().filter(|row| row.at <= 20).take(7).collect::<Vec<_>>());

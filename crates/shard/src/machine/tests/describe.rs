@@ -107,6 +107,14 @@ pub(super) fn state(machine: &Machine) -> String {
         for row in machine.timers(id).iter().flat_map(|timers| timers.iter()) {
             writeln!(out, "  record {} at time {}", row.offset, row.at).unwrap();
         }
+        for ((_, kind), window) in machine.windows().filter(|((of, _), _)| *of == id) {
+            for (hash, noted) in window.iter() {
+                let key: String =
+                    hash.iter().filter(|byte| **byte > 0).map(|byte| char::from(*byte)).collect();
+                let (offset, time) = (noted.base_offset, noted.time);
+                writeln!(out, "  {kind:?} key {key}: at {offset} since {time}").unwrap();
+            }
+        }
         for ((_, subscription), state) in machine.subscriptions().filter(|((of, _), _)| *of == id) {
             subscribed(&mut out, subscription, state);
         }

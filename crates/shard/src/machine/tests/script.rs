@@ -14,6 +14,7 @@ use weir_model::routing::ExchangeMeta;
 use weir_model::settings::PartitionSettings;
 use weir_model::subscription::{DeadReason, Disposition, Settlement};
 use weir_model::timer::TimerRow;
+use weir_model::unique::{UniqueKey, WindowKind};
 use weir_model::{NodeId, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 use super::batches::batch;
@@ -174,6 +175,32 @@ pub(super) fn command(line: &str) -> Command {
             let commands = line.trim_start().trim_start_matches("together").split('&');
             Command::Together { commands: commands.map(command).collect() }
         }
+        "append-unique" => Command::AppendUnique {
+            partition: words.partition(),
+            keys: words.plain[2..]
+                .iter()
+                .filter(|text| text.contains(':'))
+                .map(|text| unique_key(text, &words))
+                .collect(),
+            batch: batch_of(&words),
+        },
+        "move" => {
+            let mut parts = line.split('&');
+            let words = Words::of(parts.next().unwrap_or_default());
+            let (deadlines, runs): (Vec<&str>, Vec<&str>) =
+                words.plain[3..].iter().copied().partition(|text| text.contains('@'));
+            Command::MoveRecords {
+                partition: words.partition(),
+                subscription: SubscriptionId(words.number(2)),
+                records: runs.iter().map(|text| run(text, line)).collect(),
+                deadlines: deadlines
+                    .iter()
+                    .map(|text| deadline::<i64>(text, line))
+                    .map(|(offset, at)| TimerRow { at, offset })
+                    .collect(),
+                appends: parts.map(command).collect(),
+            }
+        }
         "subscribe" => Command::OpenSubscription {
             partition: words.partition(),
             subscription: SubscriptionId(words.number(2)),
@@ -265,10 +292,35 @@ fn deadline<T: FromStr>(text: &str, line: &str) -> (T, TimestampMs) {
     (parse(record, line), parse(at, line))
 }
 
+/// `business:a` or `moved:7`: a key, with what the line says of all of them.
+fn unique_key(text: &str, words: &Words) -> UniqueKey {
+    let (kind, name) = text.split_once(':').unwrap_or_else(|| panic!("'{text}' in '{}'", words.line));
+    let window = match kind {
+        "business" => WindowKind::Business,
+        "moved" => WindowKind::Moved,
+        _ => panic!("'{kind}' in '{}' is no window", words.line),
+    };
+    let mut hash = [0; 16];
+    hash.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+    UniqueKey {
+        window,
+        hash,
+        expires_at: words.option("expires", i64::MAX),
+        keys_max: words.option("keys", 100),
+        until_settled: words.option("until-settled", false),
+    }
+}
+
+/// `3` or `3-7`: a record, or a run of them.
+fn run(text: &str, line: &str) -> (i64, i64) {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    (parse(from, line), parse(to, line))
+}
+
 /// `accept:3` or `release:3-7`: what becomes of a record, or of a run of them.
 fn settlement(text: &str, line: &str) -> Settlement {
     let (what, run) = text.split_once(':').unwrap_or_else(|| panic!("'{text}' in '{line}'"));
-    let (from, to) = run.split_once('-').unwrap_or((run, run));
+    let (from, to) = self::run(run, line);
     let reject = |reason| Disposition::Reject { reason };
     let disposition = match what {
         "accept" => Disposition::Accept,
@@ -280,7 +332,7 @@ fn settlement(text: &str, line: &str) -> Settlement {
         "give-up" => reject(DeadReason::DeliveryLimit),
         _ => panic!("nothing is done by '{what}' in '{line}'"),
     };
-    Settlement { from: parse(from, line), to: parse(to, line), disposition }
+    Settlement { from, to, disposition }
 }
 
 fn batch_of(words: &Words) -> Bytes {

@@ -47,5 +47,6 @@ fn apply(machine: &mut Machine, index: &mut u64, lines: &[&str]) -> String {
 }
 
 weir_testing::transcripts! {
-    check: access appends catalog epochs fan_out groups partitions producers rolls subscriptions timers together trims
+    check: access appends catalog epochs fan_out groups moves partitions producers rolls subscriptions timers together
+         trims unique
 }
