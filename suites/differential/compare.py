@@ -48,7 +48,7 @@ class Difference:
     @property
     def ends_comparison(self) -> bool:
         """Whether the brokers are in different states from here on, as far as anybody can tell."""
-        return not self.what.endswith(OF_NO_CONSEQUENCE)
+        return not self.what.endswith(OF_NO_CONSEQUENCE) and " header " not in self.what
 
     def signature(self) -> str:
         """What is the same for differences that most likely have one cause."""
@@ -184,13 +184,30 @@ def _of_step(index: int, step: Step, theirs: dict, ours: dict) -> list[Differenc
     found = []
     for channel in channels:
         for their, our in zip(theirs[channel], ours[channel], strict=True):
-            for name in sorted(their.keys() | our.keys()):
-                if their.get(name) != our.get(name):
-                    what = f"{their['name']} {name}"
-                    found.append(
-                        Difference(index, step, channel, what, their.get(name), our.get(name), theirs, ours)
-                    )
+            found += [
+                Difference(index, step, channel, f"{their['name']} {name}", *sides, theirs, ours)
+                for name, *sides in _of_event(their, our)
+            ]
     return found
+
+
+def _of_event(their: dict, our: dict):
+    """Fields that differ, with both values. Headers are fields of their own."""
+    for name in sorted(their.keys() | our.keys()):
+        sides = their.get(name), our.get(name)
+        if sides[0] == sides[1]:
+            continue
+        if name != "properties.headers":
+            yield name, *sides
+            continue
+        headers = [{header: value for header, value in side or ()} for side in sides]
+        inner = [
+            (f"header {header}", headers[0].get(header), headers[1].get(header))
+            for header in sorted(headers[0].keys() | headers[1].keys())
+            if headers[0].get(header) != headers[1].get(header)
+        ]
+        # Repetitions of a name are told whole.
+        yield from inner or [(name, *sides)]
 
 
 def _in_short(event: dict) -> str:

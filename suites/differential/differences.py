@@ -44,16 +44,131 @@ def _not_yet(difference: Difference) -> bool:
     )
 
 
+def _words(side: dict) -> str:
+    return " ".join(
+        event["reply_text"] for events in side.values() for event in events if event["name"].endswith(".close")
+    )
+
+
+def _unknown_type(difference: Difference) -> bool:
+    return (
+        difference.step["do"] == "exchange.declare"
+        and (code(difference.theirs), code(difference.ours)) == (503, 406)
+        and "unknown exchange type" in _words(difference.theirs)
+    )
+
+
+def _last_death(difference: Difference) -> bool:
+    return "header x-last-death-" in difference.what and difference.rabbitmq is None
+
+
+def _acquired(difference: Difference) -> bool:
+    return difference.what.endswith("header x-acquired-count") and difference.rabbitmq is None
+
+
+def _delivery_count(difference: Difference) -> bool:
+    """3.10 says 0 at first, and counts what comes back in every way."""
+    if not difference.what.endswith("header x-delivery-count") or difference.rabbitmq is None:
+        return False
+    ours = difference.weir[1] if difference.weir else 0
+    return difference.rabbitmq[1] > ours or (difference.rabbitmq[1] == 0 and difference.weir is None)
+
+
+def _delivered(side: dict) -> list[str]:
+    return sorted(
+        event["body"] for events in side.values() for event in events if event["name"] == "basic.deliver"
+    )
+
+
+def _whose_turn(difference: Difference) -> bool:
+    """The same messages went out, to others of several consumers, when more than one became ready at once."""
+    bodies = _delivered(difference.theirs)
+    return (
+        len(bodies) > 0
+        and bodies == _delivered(difference.ours)
+        and difference.step["do"] != "basic.publish"
+        and (difference.what == "events" or difference.what in ("basic.deliver consumer_tag", "basic.deliver body"))
+        and len(_consumers(difference.theirs) | _consumers(difference.ours)) > 1
+    )
+
+
+def _consumers(side: dict) -> set[tuple[str, str]]:
+    return {
+        (channel, event["consumer_tag"])
+        for channel, events in side.items()
+        for event in events
+        if event["name"] == "basic.deliver"
+    }
+
+
+def _broken_bytes(difference: Difference) -> bool:
+    """What a client sent that no client sends: the code is the same, the words are Erlang terms or ours."""
+    return difference.step["do"] == "bytes" and difference.what.endswith(("reply_text", "failing_class"))
+
+
 KNOWN = [
     Known(
         "arguments that are not served yet",
         "declaring with " + ", ".join(NOT_YET_ARGUMENTS) + " is refused with 540",
         _not_yet,
     ),
+    Known(
+        "an unknown type of exchange",
+        "3.10 ends the connection with 503, 4.x the channel with 406",
+        _unknown_type,
+    ),
+    Known(
+        "x-last-death-*",
+        "headers that RabbitMQ has set since 3.13",
+        _last_death,
+    ),
+    Known(
+        "x-acquired-count",
+        "a header of 4.3's quorum queues",
+        _acquired,
+    ),
+    Known(
+        "x-delivery-count",
+        "3.10's quorum queues say 0 at first and count every return; 4.3 counts rejections and lost consumers only, "
+        "and has no header before the first",
+        _delivery_count,
+    ),
+    Known(
+        "whose turn it is",
+        "when several consumers become ready at once, nobody promises which of them is served first",
+        _whose_turn,
+    ),
+    Known(
+        "words about broken frames",
+        "the code is the same; RabbitMQ shows Erlang terms, and names the class where it got so far",
+        _broken_bytes,
+        rare=True,
+    ),
 ]
 
 # Words of a close that differ though they say the same: a pattern for RabbitMQ's, one for Weir's, and why.
-WORDS: list[tuple[str, str, str]] = []
+WORDS: list[tuple[str, str, str]] = [
+    (
+        r"PRECONDITION_FAILED - invalid expiration '.*': .*",
+        r"PRECONDITION_FAILED - invalid expiration '.*'",
+        "RabbitMQ adds the reason as an Erlang term",
+    ),
+    (
+        r"PRECONDITION_FAILED - invalid message: \{unacceptable_type_in_header,\"B?CC\",\w+\}",
+        r"PRECONDITION_FAILED - invalid value for header 'B?CC': it must be an array",
+        "RabbitMQ says it in an Erlang term",
+    ),
+    (
+        r"PRECONDITION_FAILED - Invalid x-match field .*",
+        r"PRECONDITION_FAILED - the exchange '.*' does not take the binding: x-match must be .*",
+        "RabbitMQ shows an Erlang binary",
+    ),
+    (
+        r"PRECONDITION_FAILED - invalid property '(non-durable|exclusive-owner|auto-delete)' for queue .*",
+        r"PRECONDITION_FAILED - quorum queues must be durable, and neither exclusive nor auto-delete",
+        "which of the properties is wrong",
+    ),
+]
 
 
 def known(difference: Difference) -> Known | None:

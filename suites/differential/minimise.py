@@ -8,7 +8,7 @@ from .scenario import Step, with_audit
 from .trial import Pair, Verdict
 
 QUICK = Pace(quiet=0.01, patience=0.35)
-SECONDS_MAX = 45.0
+SECONDS_MAX = 25.0
 # Without these a step is another one.
 ESSENTIAL = set("on do queue exchange source destination body delivery delivery_tag consumer hex ms".split())
 
@@ -26,12 +26,19 @@ def minimise(pair: Pair, steps: list[Step], signature: str) -> Verdict:
             return False
         return any(known(one) is None and one.signature() == signature for one in found)
 
-    kept = _without_steps(steps, shows)
+    kept = _without_steps(_up_to(pair, steps, signature), shows)
     kept = _without_fields(kept, shows)
     verdict = pair.trial("minimal", kept)
     if any(one.signature() == signature for one in verdict.unlisted):
         return verdict
     return pair.trial("not minimal", steps)
+
+
+def _up_to(pair: Pair, steps: list[Step], signature: str) -> list[Step]:
+    """The scenario without what comes after the difference."""
+    found = pair.both(with_audit(steps), QUICK)[2]
+    at = [one.index for one in found if one.signature() == signature]
+    return steps[: at[0] + 1] if at else steps
 
 
 def _without_steps(steps: list[Step], shows) -> list[Step]:

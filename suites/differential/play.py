@@ -14,8 +14,8 @@ from .client import Connection, Event, pump
 from .scenario import AUDITOR, DRAINED_MAX, WORDS, Step, channel_of, connection_of, is_answered, own_names
 
 ANSWER_SECONDS = 10.0
-# What bytes cause is not known beforehand; a handshake's steps take a while.
-BYTES_SECONDS = 0.3
+# What bytes cause is not known beforehand; what goes wrong in a handshake may be told late.
+BYTES_SECONDS, HANDSHAKE_SECONDS = 0.5, 6.0
 END_SECONDS = 3.0
 PING = "channel.flow"
 
@@ -33,7 +33,7 @@ class Pace:
 
 BRISK = Pace(quiet=0.006, patience=1.0)
 # For whatever was seen to differ: slow enough that speed is no reason.
-CALM = Pace(quiet=0.12, patience=4.0)
+CALM = Pace(quiet=0.05, patience=4.0)
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Play:
         if step["do"] == "bytes":
             connection.send_bytes(bytes.fromhex(step["hex"]))
             if not any(connection.events.values()):
-                pump([connection], BYTES_SECONDS)
+                pump([connection], HANDSHAKE_SECONDS if step.get("first") else BYTES_SECONDS)
             self._settle(self.pace.quiet, wanted)
             return self._collect()
         number = channel_of(step)
@@ -272,6 +272,9 @@ class Play:
     def _ping_all(self) -> None:
         for name, connection in self.connections.items():
             for number in sorted(connection.open_channels):
+                if number not in connection.open_channels:
+                    # It was closed while another was asked.
+                    continue
                 connection.send(number, PING, active=True)
                 self.pings[name, number] = self.pings.get((name, number), 0) + 1
                 deadline = time.monotonic() + ANSWER_SECONDS
@@ -312,7 +315,8 @@ class Play:
                 return
             connection.send(number, "basic.get", queue=queue, no_ack=True)
             self._await(connection, number)
-            if connection.ended or connection.events[number][-1].name != "basic.get_ok":
+            came = connection.events.get(number)
+            if connection.ended or not came or came[-1].name != "basic.get_ok":
                 return
 
     def _collect(self) -> Answer:

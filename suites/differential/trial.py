@@ -36,6 +36,8 @@ class Pair:
         self.weir = weir
         self.lie = lie
         self.barrier = None
+        # Differences that were there again when there was time.
+        self.seen: set[str] = set()
 
     def _on_rabbitmq(self, steps: list[Step], pace: Pace) -> tuple[list, list]:
         token = secrets.token_hex(3)
@@ -63,13 +65,16 @@ class Pair:
         steps = with_audit(scenario)
         theirs, ours, found = self.both(steps, BRISK)
         verdict = Verdict(name, scenario)
-        if any(known(difference) is None for difference in found):
-            first = theirs
+        unlisted = [difference for difference in found if known(difference) is None]
+        if any(difference.signature() not in self.seen for difference in unlisted):
+            first, steps = theirs, steps[: unlisted[-1].index + 1]
             theirs, ours, found = self.both(steps, CALM)
+            unlisted = [difference for difference in found if known(difference) is None]
             until = max((difference.index for difference in found), default=-1) + 1
-            if first[:until] != theirs[:until] or not any(known(difference) is None for difference in found):
+            if not unlisted or first[:until] != theirs[:until]:
                 verdict.unsteady = True
                 found = [difference for difference in found if known(difference) is not None]
+            self.seen |= {difference.signature() for difference in unlisted}
         verdict.compared = found[-1].index + 1 if found and found[-1].ends_comparison else len(steps)
         for difference in found:
             entry = known(difference)
