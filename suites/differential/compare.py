@@ -192,7 +192,10 @@ def _of_step(index: int, step: Step, theirs: dict, ours: dict) -> list[Differenc
 
 
 def _of_event(their: dict, our: dict):
-    """Fields that differ, with both values. Headers are fields of their own."""
+    """Fields that differ, with both values. Headers are fields of their own; of another message nothing else counts."""
+    if their.get("body") != our.get("body"):
+        yield "body", their.get("body"), our.get("body")
+        return
     for name in sorted(their.keys() | our.keys()):
         sides = their.get(name), our.get(name)
         if sides[0] == sides[1]:

@@ -4,6 +4,7 @@ listed and never seen.
 RabbitMQ here is 3.10.8; Weir says that it is 4.3 and does what 4.3 does where the two differ.
 """
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,6 +107,29 @@ def _broken_bytes(difference: Difference) -> bool:
     return difference.step["do"] == "bytes" and difference.what.endswith(("reply_text", "failing_class"))
 
 
+def _tag_of_64_bits(difference: Difference) -> bool:
+    told = json.dumps(difference.weir).replace('["L", ', '["l", ')
+    return " header " in difference.what and json.dumps(difference.rabbitmq) == told
+
+
+def _names(side: dict) -> list[str]:
+    return [event["name"] for events in side.values() for event in events]
+
+
+def _refused_early(difference: Difference) -> bool:
+    return (
+        bool(difference.step.get("first"))
+        and _names(difference.theirs) == ["end of connection"]
+        and "connection.close" in _names(difference.ours)
+    )
+
+
+def _reader_fails(difference: Difference) -> bool:
+    if difference.step["do"] != "bytes" or difference.step.get("first"):
+        return False
+    return _names(difference.theirs) == ["end of connection"] or code(difference.theirs) == 541
+
+
 KNOWN = [
     Known(
         "arguments that are not served yet",
@@ -137,6 +161,30 @@ KNOWN = [
         "whose turn it is",
         "when several consumers become ready at once, nobody promises which of them is served first",
         _whose_turn,
+    ),
+    Known(
+        "L is l",
+        "RabbitMQ has read the headers and writes 64 bits with the tag l; Weir gives back what came",
+        _tag_of_64_bits,
+        rare=True,
+    ),
+    Known(
+        "refused before the connection is open",
+        "RabbitMQ ends such a connection after a while without a word; Weir says why at once",
+        _refused_early,
+        rare=True,
+    ),
+    Known(
+        "bytes on which RabbitMQ's reader fails",
+        "RabbitMQ ends the connection without a word, or with 541; Weir says why, or takes what it can",
+        _reader_fails,
+        rare=True,
+    ),
+    Known(
+        "0-8",
+        "RabbitMQ also greets clients of AMQP 0-8",
+        lambda difference: difference.step["do"] == "bytes" and difference.step["hex"] == "414d515001010800",
+        rare=True,
     ),
     Known(
         "words about broken frames",

@@ -362,7 +362,7 @@ class _World:
         arguments = {}
         if self.luck(0.15):
             arguments["x-priority"] = ["I", self.dice.choice((-1, 1, 5, 10))]
-        elif self.luck(0.04):
+        elif self.luck(0.01):
             arguments["x-priority"] = self.dice.choice((["S", "high"], ["d", 1.0]))
         return [
             self.step(

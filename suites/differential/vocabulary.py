@@ -86,7 +86,7 @@ def properties(dice: random.Random) -> dict:
     if dice.random() < 0.08:
         made["user_id"] = dice.choice(("guest", "guest", "guest", "other"))
     if dice.random() < 0.08:
-        made["expiration"] = dice.choice((str(LONG_MS), str(LONG_MS), "0", "soon", "-1", ""))
+        made["expiration"] = dice.choice((str(LONG_MS),) * 8 + ("0", "soon", "-1", ""))
     if dice.random() < 0.08:
         name = dice.choice(("CC", "CC", "BCC"))
         keys = ["A", [["S", dice.choice(KEYS)] for _ in range(dice.randrange(1, 3))]]
@@ -140,11 +140,11 @@ def queue_arguments(dice: random.Random, exchanges: list[str], quorum: bool) -> 
     elif dice.random() < 0.1:
         made["x-queue-type"] = ["S", "classic"]
     if dice.random() < 0.1:
-        made["x-message-ttl"] = dice.choice((["l", LONG_MS], ["I", LONG_MS], ["l", 0]))
+        made["x-message-ttl"] = dice.choice((["l", LONG_MS], ["I", LONG_MS]) * 5 + (["l", 0],))
     if dice.random() < 0.06:
         made["x-expires"] = ["l", LONG_MS]
     if dice.random() < 0.25:
-        made["x-max-length"] = [number, dice.choice((1, 2, 3, 0))]
+        made["x-max-length"] = [number, dice.choice((1, 2, 3) * 6 + (0,))]
     if dice.random() < 0.02:
         made["x-max-length-bytes"] = ["l", dice.choice((0, 4, 100))]
     if dice.random() < 0.03:
@@ -155,7 +155,7 @@ def queue_arguments(dice: random.Random, exchanges: list[str], quorum: bool) -> 
             made["x-dead-letter-routing-key"] = ["S", dice.choice(("q1~", "q2~", *KEYS))]
     if dice.random() < 0.03:
         made["x-max-priority"] = ["l", dice.choice((0, 1, 5, 255))]
-    if dice.random() < 0.12:
+    if dice.random() < 0.08:
         made["x-single-active-consumer"] = ["t", dice.random() < 0.8]
     if dice.random() < 0.04:
         made["x-queue-mode"] = ["S", dice.choice(("lazy", "default"))]
