@@ -81,6 +81,8 @@ class _World:
         self.bindings: list[Step] = []
         self.tags: list[str] = []
         self.modes: dict[str, str] = {}
+        # Channels that were given something which they have to settle, most likely.
+        self.holders: list[str] = []
         self.messages = 0
         self.number = 0
 
@@ -117,7 +119,9 @@ class _World:
             return "missing~"
         if self.luck(0.03):
             return self.dice.choice(("", "@0"))
-        return self.dice.choice(list(self.queues) or ["q1~"])
+        # The first two are used most, so that things happen there.
+        known = list(self.queues) or ["q1~"]
+        return self.dice.choice(known[:2] if self.luck(0.7) else known)
 
     def exchange(self) -> str:
         luck = self.dice.random()
@@ -196,6 +200,9 @@ class _World:
                     self.step("exchange.bind", source=known, routing_key="a"),
                     self.step("queue.bind", queue=self.queue(), routing_key="a"),
                     self.step("queue.unbind", queue=self.queue(), routing_key="a"),
+                    self.step("exchange.unbind", destination=known, routing_key="a"),
+                    self.step("exchange.unbind", source=known, routing_key="a"),
+                    self.step("queue.declare", queue="amq.new"),
                 )
             )
         ]
@@ -325,10 +332,11 @@ class _World:
         if exchange and bound and self.luck(0.6):
             key = self.dice.choice(bound).get("routing_key", "")
         on = self.on()
-        for _ in range(self.dice.choice((1, 1, 1, 2, 3))):
+        many = self.dice.choice((5, 20, 60)) if self.luck(0.05) else None
+        for _ in range(1 if many else self.dice.choice((1, 1, 1, 2, 3))):
             self.messages += 1
             body = f"m{self.messages}"
-            if self.luck(0.02):
+            if self.luck(0.02) and not many:
                 body = body.ljust(self.dice.choice((131_064, 131_065, 300_000)), ".")
             elif self.luck(0.02):
                 body = ""
@@ -342,13 +350,17 @@ class _World:
                     immediate=self.luck(0.003),
                     properties=words.properties(self.dice),
                     body=body,
+                    times=many,
                 )
             )
         return made
 
     def get(self) -> list[Step]:
         queue = self.queue()
-        return [self.step("basic.get", self.owner(queue), queue=queue, no_ack=self.luck(0.3))]
+        step = self.step("basic.get", self.owner(queue), queue=queue, no_ack=self.luck(0.2))
+        if not step.get("no_ack"):
+            self.holders.append(step["on"])
+        return [step]
 
     def consume(self) -> list[Step]:
         queue = self.queue()
@@ -364,29 +376,32 @@ class _World:
             arguments["x-priority"] = ["I", self.dice.choice((-1, 1, 5, 10))]
         elif self.luck(0.01):
             arguments["x-priority"] = self.dice.choice((["S", "high"], ["d", 1.0]))
-        return [
-            self.step(
-                "basic.consume",
-                self.owner(queue),
-                queue=queue,
-                consumer_tag=tag,
-                no_local=self.luck(0.1),
-                no_ack=self.luck(0.25),
-                exclusive=self.luck(0.08),
-                no_wait=bool(tag) and self.luck(0.06),
-                arguments=arguments,
-            )
-        ]
+        step = self.step(
+            "basic.consume",
+            self.owner(queue),
+            queue=queue,
+            consumer_tag=tag,
+            no_local=self.luck(0.1),
+            no_ack=self.luck(0.2),
+            exclusive=self.luck(0.05),
+            no_wait=bool(tag) and self.luck(0.06),
+            arguments=arguments,
+        )
+        if not step.get("no_ack"):
+            self.holders.append(step["on"])
+        return [step]
 
     def cancel(self) -> list[Step]:
         if self.luck(0.1):
             return [self.step("basic.cancel", consumer_tag="unknown", no_wait=self.luck(0.1))]
-        return [{"on": self.on(), "do": "basic.cancel", "consumer": self.dice.randrange(4)}]
+        on = self.dice.choice(self.holders[-4:] or [self.on()])
+        return [{"on": on, "do": "basic.cancel", "consumer": self.dice.randrange(4)}]
 
     def settling(self, method: str, multiple: bool, **fields) -> list[Step]:
-        step: Step = {"on": self.on(), "do": method}
+        on = self.dice.choice(self.holders[-4:]) if self.holders and self.luck(0.95) else self.on()
+        step: Step = {"on": on, "do": method}
         if self.luck(0.04):
-            step["delivery_tag"] = self.dice.choice((0, 99))
+            step["delivery_tag"] = self.dice.choice((0, 0, 99))
         else:
             step["delivery"] = self.dice.choice((0, 0, 0, 1, 2))
         if multiple:
@@ -444,7 +459,8 @@ class _World:
         if luck < 0.5:
             return [self.step("channel.flow")]
         if luck < 0.9:
-            return [self.step("access.request", realm="/data", active=True, read=self.luck(0.5))]
+            flags = {name: self.luck(0.5) for name in ("exclusive", "passive", "active", "write", "read")}
+            return [self.step("access.request", realm="/data", **flags)]
         return [self.step("channel.open")]
 
 
@@ -467,7 +483,9 @@ def _expiry(dice: random.Random) -> list[Step]:
     for number in range(dice.randrange(1, 5)):
         properties = {}
         if dice.random() < 0.6:
-            properties["expiration"] = str(dice.choice((words.SHORT_MS, words.LONG_MS, 0)))
+            # A quorum queue looks for what has expired with the next thing that it does, and counts it until then.
+            least = words.SHORT_MS if kind else 0
+            properties["expiration"] = str(dice.choice((words.SHORT_MS, words.LONG_MS, least)))
         if dice.random() < 0.3:
             properties["headers"] = words.routed_headers(dice)
         publish = {"on": here, "do": "basic.publish", "routing_key": "q1~", "body": f"m{number}"}

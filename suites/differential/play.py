@@ -113,12 +113,24 @@ class Play:
         if fields is None:
             return {"": [Event("skipped", {})]}
         self._before_sending(step)
-        connection.send(number, step["do"], step.get("properties"), step.get("body", ""), **fields)
+        if "times" in step:
+            self._send_many(connection, number, fields)
+        else:
+            connection.send(number, step["do"], self.step.get("properties"), step.get("body", ""), **fields)
         if is_answered(step):
             self._await(connection, number)
         self._confirmed(connection, f"{name}{number}")
         self._settle(self.pace.quiet, wanted)
         return self._collect()
+
+    def _send_many(self, connection: Connection, number: int, fields: dict) -> None:
+        """Messages of one kind in one piece, as a publisher that does not wait sends them."""
+        frames = b""
+        for count in range(self.step["times"]):
+            body = f"{self.step.get('body', '')}.{count}"
+            frames += connection.method_frame(number, self.step["do"], fields)
+            frames += connection.content_frames(number, self.step.get("properties", {}), body)
+        connection.send_bytes(frames)
 
     def _connection(self, name: str) -> Connection:
         connection = self.connections.get(name)
@@ -195,8 +207,9 @@ class Play:
             return
         match step["do"]:
             case "basic.publish" if channel.confirming:
-                channel.published += 1
-                channel.unconfirmed.add(channel.published)
+                for _ in range(step.get("times", 1)):
+                    channel.published += 1
+                    channel.unconfirmed.add(channel.published)
             case "basic.recover" | "basic.recover_async" if step.get("requeue"):
                 channel.unsettled = []
                 channel.mixed = False

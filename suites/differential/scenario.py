@@ -16,7 +16,7 @@ knows is said by number:
     consumer: 0     instead of `consumer_tag`: of the channel's consumers, this
     queue: "@0"     the first queue whose name the broker made
 
-A step for which there is no such thing is skipped, on either broker. `anyway: True` sends a method on a channel
+`times` publishes so many messages in one piece. A step for which there is no such thing is skipped, on either broker. `anyway: True` sends a method on a channel
 that was not opened.
 """
 
@@ -24,7 +24,7 @@ from . import protocol
 
 Step = dict
 # Not fields of the method.
-WORDS = {"on", "do", "ms", "hex", "first", "delivery", "consumer", "anyway", "properties", "body"}
+WORDS = set("on do ms hex first delivery consumer anyway properties body times".split())
 AUDITOR = "Z"
 DRAINED_MAX = 200
 
