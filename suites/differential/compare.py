@@ -44,11 +44,18 @@ class Difference:
     # Everything that came after the step, by channel.
     theirs: dict
     ours: dict
+    # All steps up to this one.
+    before: list[Step]
 
     @property
     def ends_comparison(self) -> bool:
         """Whether the brokers are in different states from here on, as far as anybody can tell."""
         return not self.what.endswith(OF_NO_CONSEQUENCE) and " header " not in self.what
+
+    @property
+    def of_words(self) -> bool:
+        """Whether only what is said of an error differs."""
+        return self.what.endswith(("reply_text", "failing_class", "failing_method"))
 
     def signature(self) -> str:
         """What is the same for differences that most likely have one cause."""
@@ -58,7 +65,7 @@ class Difference:
 
 def _short(side) -> str:
     """A side of a difference without what is chance."""
-    text = side if isinstance(side, str) else json.dumps(side, default=str)
+    text = re.sub(r"'[^']*'", "'_'", side) if isinstance(side, str) else json.dumps(side, default=str)
     text = re.sub(r"\b[qxt]\d+~?|@\d+|#\d+|\b[A-Z]\d\b", "_", text)
     return re.sub(r"-?\d{4,}|\bm\d+", "N", text)[:300]
 
@@ -163,13 +170,14 @@ def differences(steps: list[Step], rabbitmq: list[dict], weir: list[dict]) -> li
     for index, step in enumerate(steps):
         theirs = rabbitmq[index] if index < len(rabbitmq) else {}
         ours = weir[index] if index < len(weir) else {}
-        found += _of_step(index, step, theirs, ours)
+        found += _of_step(steps[: index + 1], theirs, ours)
         if any(difference.ends_comparison for difference in found):
             break
     return found
 
 
-def _of_step(index: int, step: Step, theirs: dict, ours: dict) -> list[Difference]:
+def _of_step(steps: list[Step], theirs: dict, ours: dict) -> list[Difference]:
+    index, step = len(steps) - 1, steps[-1]
     channels = sorted(theirs.keys() | ours.keys())
     names = [
         {channel: [event["name"] for event in side.get(channel, [])] for channel in channels} for side in (theirs, ours)
@@ -180,12 +188,12 @@ def _of_step(index: int, step: Step, theirs: dict, ours: dict) -> list[Differenc
             [f"{channel} {_in_short(event)}" for channel in uneven for event in side.get(channel, [])]
             for side in (theirs, ours)
         ]
-        return [Difference(index, step, uneven[0], "events", *sides, theirs, ours)]
+        return [Difference(index, step, uneven[0], "events", *sides, theirs, ours, steps)]
     found = []
     for channel in channels:
         for their, our in zip(theirs[channel], ours[channel], strict=True):
             found += [
-                Difference(index, step, channel, f"{their['name']} {name}", *sides, theirs, ours)
+                Difference(index, step, channel, f"{their['name']} {name}", *sides, theirs, ours, steps)
                 for name, *sides in _of_event(their, our)
             ]
     return found

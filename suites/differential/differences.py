@@ -34,6 +34,17 @@ def argument(difference: Difference, *names: str) -> bool:
     return any(name in (difference.step.get("arguments") or {}) for name in names)
 
 
+def of_quorum_queue(difference: Difference) -> bool:
+    """Whether the queue of the step was declared as a quorum queue."""
+    name = difference.step.get("queue")
+    return any(
+        step["do"] == "queue.declare"
+        and step.get("queue") == name
+        and (step.get("arguments") or {}).get("x-queue-type") == ["S", "quorum"]
+        for step in difference.before
+    )
+
+
 NOT_YET_ARGUMENTS = ("x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication")
 
 
@@ -73,6 +84,15 @@ def _delivery_count(difference: Difference) -> bool:
         return False
     ours = difference.weir[1] if difference.weir else 0
     return difference.rabbitmq[1] > ours or (difference.rabbitmq[1] == 0 and difference.weir is None)
+
+
+def _counted_getter(difference: Difference) -> bool:
+    return (
+        difference.what == "queue.declare_ok consumer_count"
+        and difference.rabbitmq > difference.weir
+        and of_quorum_queue(difference)
+        and any(step["do"] == "basic.get" for step in difference.before)
+    )
 
 
 def _delivered(side: dict) -> list[str]:
@@ -158,6 +178,12 @@ KNOWN = [
         _delivery_count,
     ),
     Known(
+        "who gets from a quorum queue is counted",
+        "3.10 counts a channel that has something from basic.get among the consumers of a quorum queue",
+        _counted_getter,
+        rare=True,
+    ),
+    Known(
         "whose turn it is",
         "when several consumers become ready at once, nobody promises which of them is served first",
         _whose_turn,
@@ -215,6 +241,11 @@ WORDS: list[tuple[str, str, str]] = [
         r"PRECONDITION_FAILED - invalid property '(non-durable|exclusive-owner|auto-delete)' for queue .*",
         r"PRECONDITION_FAILED - quorum queues must be durable, and neither exclusive nor auto-delete",
         "which of the properties is wrong",
+    ),
+    (
+        r"FRAME_ERROR - Malformed UTF-8 in shortstr",
+        r"FRAME_ERROR - [\w.]+ at byte \d+: the name is not UTF-8",
+        "where it is",
     ),
 ]
 

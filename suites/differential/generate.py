@@ -472,7 +472,8 @@ def _expiry(dice: random.Random) -> list[Step]:
         routing["x-dead-letter-routing-key"] = ["S", "dead~"]
     if dice.random() < 0.6:
         routing["x-message-ttl"] = ["l", dice.choice((words.SHORT_MS, words.LONG_MS, 0))]
-    kind = {"x-queue-type": ["S", "quorum"]} if dice.random() < 0.2 else {}
+    quorum = {"x-queue-type": ["S", "quorum"], "x-delivery-limit": ["l", 20]}
+    kind = quorum if dice.random() < 0.2 else {}
     made: list[Step] = [
         {"on": here, "do": "confirm.select"},
         {"on": here, "do": "exchange.declare", "exchange": "x1~", "type": "fanout"},
