@@ -15,8 +15,9 @@ use weir_broker::Broker;
 use weir_model::TopicId;
 use weir_model::queue::DEFAULT_NAMESPACE;
 
-use crate::connection;
+use crate::connection::{self, Ends};
 use crate::handshake::Gatekeeper;
+use crate::replies::Mailboxes;
 
 /// How long to wait before accepting again after it failed, for want of file descriptors mostly.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -57,6 +58,7 @@ pub(crate) struct Front {
     pub draining: CancellationToken,
     /// Whose the exclusive queues are.
     pub exclusive: Mutex<BTreeMap<TopicId, ConnectionId>>,
+    pub mailboxes: Mailboxes,
     next_connection: AtomicU64,
 }
 
@@ -82,6 +84,7 @@ impl AmqpFront {
             options,
             draining: CancellationToken::new(),
             exclusive: Mutex::default(),
+            mailboxes: Mailboxes::default(),
             next_connection: AtomicU64::new(0),
         };
         Ok(AmqpFront { listener, local_addr, front: Arc::new(front) })
@@ -164,5 +167,8 @@ async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
     }
-    connection::serve(front, stream, peer).await;
+    match stream.local_addr() {
+        Ok(local) => connection::serve(front, stream, Ends { peer, local }).await,
+        Err(error) => tracing::debug!(%peer, %error, "the connection ended before it was served"),
+    }
 }

@@ -1,19 +1,21 @@
 //! Classes exchange and queue: what is declared, deleted and bound.
 
+use weir_amqp_message::arguments;
 use weir_amqp_wire::methods::{exchange, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::queues::QueueFigures;
-use weir_broker::topology::QueueInfo;
+use weir_broker::topology::{
+    ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
+    check_equivalent_exchange, check_not_reserved,
+};
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
 
 use super::Connection;
+use super::streams::Source;
 use crate::errors::Failure;
 use crate::handshake::generated;
-use crate::values::arguments;
-
-/// Names that only the broker gives.
-const RESERVED: &str = "amq.";
+use crate::replies::is_mailbox;
 
 impl Connection {
     pub(super) async fn declare_exchange(
@@ -34,21 +36,14 @@ impl Connection {
             }
             Some(_) if method.passive => {}
             known => {
-                let kind = text(&method.exchange_type)?;
-                let arguments = arguments(&method.arguments);
-                check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
-                let declared = ExchangeMeta::declared(self.namespace.clone(), name.clone(), &kind, arguments)
-                    .map_err(|error| Failure::precondition(error.to_string()))?;
-                if declared.kind.is_delayed() {
-                    let words = "exchanges of type x-delayed-message are not served yet";
-                    return Err(Failure::new(ReplyCode::NotImplemented, words));
-                }
-                let wanted = ExchangeMeta {
+                let declaration = ExchangeDeclaration {
+                    kind: text(&method.exchange_type)?,
                     durable: method.durable,
                     auto_delete: method.auto_delete,
                     internal: method.internal,
-                    ..declared
+                    arguments: arguments(&method.arguments),
                 };
+                let wanted = declaration.meta(&self.namespace, &name)?;
                 let there = match known {
                     Some(known) => ExchangeMeta::clone(&known),
                     None => {
@@ -57,13 +52,7 @@ impl Connection {
                         self.front.broker.declare_exchange(wanted.clone()).await?
                     }
                 };
-                if let Some(differs) = there.inequivalence(&wanted) {
-                    let words = format!(
-                        "inequivalent arg '{}' for exchange '{name}' in vhost '{}': {differs}",
-                        differs.field, self.namespace
-                    );
-                    return Err(Failure::precondition(words));
-                }
+                check_equivalent_exchange(&there, &wanted)?;
             }
         }
         if !method.no_wait {
@@ -114,12 +103,20 @@ impl Connection {
     }
 
     pub(super) async fn declare_queue(&mut self, number: u16, method: queue::Declare) -> Result<(), Failure> {
+        if is_mailbox(method.queue.as_bytes()) {
+            return self.declare_mailbox(number, &method);
+        }
         let name = match method.queue.is_empty() {
             true if method.passive => self.queue_name(number, &method.queue)?,
             true => generated("amq.gen-", self.front.broker.random_bytes()),
             false => method.queue.detached(),
         };
         let named = text(&name)?;
+        if method.passive
+            && let Source::Stream(topic) = self.source(&named)?
+        {
+            return self.stream_declared(number, name, &topic, method.no_wait);
+        }
         let found = self.front.broker.find_queue(&self.namespace, &named)?;
         let (info, created) = match found {
             Some(info) => (info, false),
@@ -128,7 +125,7 @@ impl Connection {
                 if !method.queue.is_empty() {
                     check_not_reserved("queue", &named)?;
                 }
-                let meta = queue_meta(&method)?;
+                let meta = queue_meta(&self.namespace, &named, &method)?;
                 self.router = None;
                 self.front.broker.create_queue(&self.namespace, &named, meta).await?
             }
@@ -139,8 +136,11 @@ impl Connection {
         }
         self.check_not_others(&info, &named)?;
         if !created && !method.passive {
-            let wanted = queue_meta(&method)?;
+            let wanted = queue_meta(&self.namespace, &named, &method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
+        }
+        if info.meta.kind == QueueKind::Stream {
+            return self.stream_declared(number, name, &info.topic, method.no_wait);
         }
         let queue = self.front.broker.open_queue(&info).await?;
         let QueueFigures { ready, consumers, .. } = queue.figures().await?;
@@ -165,8 +165,15 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
-        let figures = queue.figures().await?;
+        let figures = if info.meta.kind == QueueKind::Stream {
+            if method.if_unused || method.if_empty {
+                let words = "a stream can only be deleted whether or not it is used or empty";
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+            QueueFigures::default()
+        } else {
+            self.front.broker.open_queue(&info).await?.figures().await?
+        };
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
             return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' in use")));
@@ -199,8 +206,9 @@ impl Connection {
     pub(super) async fn bind_queue(&mut self, number: u16, method: queue::Bind) -> Result<(), Failure> {
         let name = self.queue_name(number, &method.queue)?;
         let named = text(&name)?;
-        let info = self.need_queue(&named)?;
-        self.check_not_others(&info, &named)?;
+        if let Source::Queue(info) = self.source(&named)? {
+            self.check_not_others(&info, &named)?;
+        }
         // With neither a queue nor a key the queue's name is the key.
         let key = if method.queue.is_empty() && method.routing_key.is_empty() {
             &name
@@ -224,7 +232,10 @@ impl Connection {
 
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        let info = self.need_queue(&name)?;
+        let Source::Queue(info) = self.source(&name)? else {
+            let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        };
         self.check_not_others(&info, &name)?;
         let purged = self.front.broker.open_queue(&info).await?.purge().await?;
         if !method.no_wait {
@@ -328,119 +339,14 @@ pub(super) fn text(name: &ShortStr) -> Result<String, Failure> {
     Ok(text.chars().filter(|letter| !matches!(letter, '\r' | '\n' | '\0')).collect())
 }
 
-fn check_not_reserved(what: &str, name: &str) -> Result<(), Failure> {
-    if name.starts_with(RESERVED) {
-        let words = format!("{what} name '{name}' contains reserved prefix 'amq.*'");
-        return Err(Failure::new(ReplyCode::AccessRefused, words));
-    }
-    Ok(())
-}
-
-fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
-    let arguments = arguments(&method.arguments);
-    check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
-    let kind = match method.arguments.get("x-queue-type") {
-        None => QueueKind::Classic,
-        Some(value) => {
-            let name = value.as_str().unwrap_or_default();
-            let unknown = || Failure::precondition(format!("invalid arg 'x-queue-type': '{name}'"));
-            QueueKind::by_name(name).ok_or_else(unknown)?
-        }
-    };
-    let kept = |what: &str| {
-        Err(Failure::precondition(format!(
-            "{what} queues must be durable, and neither exclusive nor auto-delete"
-        )))
-    };
-    if kind != QueueKind::Classic && (!method.durable || method.exclusive || method.auto_delete) {
-        return kept(kind.name());
-    }
-    for name in NOT_SERVED {
-        if method.arguments.get(name).is_some() {
-            let words = format!("the argument '{name}' is not served yet");
-            return Err(Failure::new(ReplyCode::NotImplemented, words));
-        }
-    }
-    if kind == QueueKind::Stream {
-        return Err(Failure::new(ReplyCode::NotImplemented, "streams are not served yet"));
-    }
-    Ok(QueueMeta {
-        kind,
+fn queue_meta(namespace: &str, name: &str, method: &queue::Declare) -> Result<QueueMeta, Undeclarable> {
+    let declaration = QueueDeclaration {
         durable: method.durable,
         auto_delete: method.auto_delete,
         exclusive: method.exclusive,
-        owner: None,
-        lanes: Vec::new(),
-        arguments,
-    })
-}
-
-/// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 4] =
-    ["x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication"];
-
-/// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 12] = [
-    "x-queue-type",
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-queue-mode",
-];
-
-fn check_equivalent(
-    name: &str,
-    namespace: &str,
-    there: &QueueMeta,
-    wanted: &QueueMeta,
-) -> Result<(), Failure> {
-    let differs = |field: &str, current: String, received: String| {
-        let words = format!(
-            "inequivalent arg '{field}' for queue '{name}' in vhost '{namespace}': received {received} but current is {current}"
-        );
-        Err(Failure::precondition(words))
+        arguments: arguments(&method.arguments),
     };
-    let flags = [
-        ("durable", there.durable, wanted.durable),
-        ("exclusive", there.exclusive, wanted.exclusive),
-        ("auto_delete", there.auto_delete, wanted.auto_delete),
-    ];
-    for (field, current, received) in flags {
-        if field == "exclusive" && current != received {
-            let words = format!("inequivalent arg 'exclusive' for queue '{name}' in vhost '{namespace}'");
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
-        }
-        if current != received {
-            return differs(field, format!("'{current}'"), format!("'{received}'"));
-        }
-    }
-    let value = |meta: &QueueMeta, field: &str| {
-        weir_model::routing::argument(&meta.arguments, field).cloned().filter(|_| field != "x-queue-mode")
-    };
-    for field in COMPARED {
-        let (current, received) = (value(there, field), value(wanted, field));
-        // A queue without a type is a classic one.
-        let same_kind = field == "x-queue-type" && there.kind == wanted.kind;
-        let same = match (&current, &received) {
-            (None, None) => true,
-            (Some(current), Some(received)) => current.same_value(received),
-            _ => false,
-        };
-        if !same && !same_kind {
-            let shown = |value: &Option<weir_model::routing::ArgumentValue>| {
-                value.as_ref().map_or_else(|| "none".to_owned(), |value| format!("the value {value:?}"))
-            };
-            return differs(field, shown(&current), shown(&received));
-        }
-    }
-    Ok(())
+    declaration.meta(namespace, name)
 }
 
 /// A whole number among arguments.

@@ -14,6 +14,8 @@ pub enum Protocol {
     Kafka,
     /// AMQP 0-9-1.
     Amqp,
+    /// RabbitMQ's management API.
+    AmqpManagement,
     /// Admin API, metrics and health.
     Http,
 }
@@ -24,6 +26,7 @@ impl Protocol {
         match self {
             Protocol::Kafka => "kafka",
             Protocol::Amqp => "amqp",
+            Protocol::AmqpManagement => "amqp-management",
             Protocol::Http => "http",
         }
     }
@@ -35,13 +38,12 @@ impl fmt::Display for Protocol {
     }
 }
 
-const SERVED: &[Protocol] = &[Protocol::Kafka, Protocol::Amqp, Protocol::Http];
+const SERVED: &[Protocol] = &[Protocol::Kafka, Protocol::Amqp, Protocol::AmqpManagement, Protocol::Http];
 
 /// Names that are reserved for what later versions serve.
 const NOT_YET_SERVED: &[&str] = &[
     "kafka+tls",
     "amqps",
-    "amqp-management",
     "rocketmq",
     "rocketmq-namesrv",
     "rocketmq-grpc",
@@ -58,7 +60,7 @@ fn parse_protocol(name: &str) -> Result<Protocol, String> {
     }
     let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     if NOT_YET_SERVED.contains(&name) {
-        return Err(format!("the protocol {name} is not served by this version; {served} are"));
+        return Err(format!("the protocol {name} is not served by this version; these are: {served}"));
     }
     let known = SERVED.iter().map(|protocol| protocol.name()).chain(NOT_YET_SERVED.iter().copied());
     match nearest(name, known) {
@@ -166,7 +168,7 @@ pub fn parse_advertised<'a>(
             refused("write it as PROTOCOL=HOST:PORT, as in kafka=broker.example:9092".into())
         })?;
         let protocol = parse_protocol(protocol.trim()).map_err(refused)?;
-        if matches!(protocol, Protocol::Amqp | Protocol::Http) {
+        if matches!(protocol, Protocol::Amqp | Protocol::AmqpManagement | Protocol::Http) {
             let why = format!("clients of {protocol} are not told where a node is; remove it");
             return Err(refused(why));
         }

@@ -196,8 +196,8 @@ fn a_listener_beyond_loopback_has_to_be_meant() {
 #[test]
 fn protocols_are_served_or_refused_by_name() {
     assert_eq!(
-        refused(&[("listen", "amqp=127.0.0.1:5672")]),
-        "listen 'amqp=127.0.0.1:5672': the protocol amqp is not served by this version; kafka and http are"
+        refused(&[("listen", "openwire=127.0.0.1:61616")]),
+        "listen 'openwire=127.0.0.1:61616': the protocol openwire is not served by this version; these are: kafka, amqp, http"
     );
     assert_eq!(
         refused(&[("listen", "kafak=127.0.0.1:9092")]),

@@ -1,11 +1,13 @@
 //! The listeners: all of them open before anything is announced, all of them drained before the end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use weir_amqp::{AmqpFront, AmqpFrontOptions};
-use weir_broker::Broker;
+use weir_amqp_management::{ManagementFront, ManagementOptions};
+use weir_broker::{Broker, ListenerInfo};
 use weir_http::{HttpFront, HttpOptions};
 use weir_kafka::{KafkaFront, KafkaFrontOptions};
 
@@ -23,6 +25,7 @@ pub struct Fronts {
 enum Front {
     Kafka(KafkaFront),
     Amqp(AmqpFront),
+    AmqpManagement(ManagementFront),
     Http(HttpFront),
 }
 
@@ -65,6 +68,12 @@ impl Fronts {
                     };
                     AmqpFront::bind(address, broker.clone(), options).await.map(Front::Amqp)
                 }
+                Protocol::AmqpManagement => {
+                    let mut options = ManagementOptions::default();
+                    options.server.drain = config.drain_timeout;
+                    options.server.connections_max = options.server.connections_max.min(connections_max);
+                    ManagementFront::bind(address, broker.clone(), options).await.map(Front::AmqpManagement)
+                }
                 Protocol::Http => {
                     let mut options = HttpOptions {
                         drain: config.drain_timeout,
@@ -81,6 +90,11 @@ impl Fronts {
                 ))
             })?);
         }
+        let listens = fronts.iter().map(|front| {
+            let (protocol, address) = front.listens();
+            ListenerInfo { protocol: protocol.name(), address }
+        });
+        broker.note_listeners(listens.collect());
         Ok(Fronts { fronts })
     }
 
@@ -88,11 +102,7 @@ impl Fronts {
     pub fn announce(&self) -> Result<(), Failure> {
         let mut lines = String::new();
         for front in &self.fronts {
-            let (protocol, address) = match front {
-                Front::Kafka(front) => (Protocol::Kafka, front.local_addr()),
-                Front::Amqp(front) => (Protocol::Amqp, front.local_addr()),
-                Front::Http(front) => (Protocol::Http, front.local_addr()),
-            };
+            let (protocol, address) = front.listens();
             lines.push_str(&format!("listening {protocol} {address}\n"));
         }
         lines.push_str("ready\n");
@@ -108,10 +118,22 @@ impl Fronts {
             match front {
                 Front::Kafka(front) => tasks.spawn(front.serve(stopped)),
                 Front::Amqp(front) => tasks.spawn(front.serve(stopped)),
+                Front::AmqpManagement(front) => tasks.spawn(front.serve(stopped)),
                 Front::Http(front) => tasks.spawn(front.serve(stopped)),
             };
         }
         Serving { stop, tasks }
+    }
+}
+
+impl Front {
+    fn listens(&self) -> (Protocol, SocketAddr) {
+        match self {
+            Front::Kafka(front) => (Protocol::Kafka, front.local_addr()),
+            Front::Amqp(front) => (Protocol::Amqp, front.local_addr()),
+            Front::AmqpManagement(front) => (Protocol::AmqpManagement, front.local_addr()),
+            Front::Http(front) => (Protocol::Http, front.local_addr()),
+        }
     }
 }
 

@@ -128,8 +128,8 @@ fn what_later_versions_serve_is_refused_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     for (flags, sentence) in [
         (
-            ["--listen", "amqp=127.0.0.1:0"],
-            "weir: listen 'amqp=127.0.0.1:0': the protocol amqp is not served by this version; kafka and http are",
+            ["--listen", "openwire=127.0.0.1:0"],
+            "weir: listen 'openwire=127.0.0.1:0': the protocol openwire is not served by this version; these are: kafka, amqp, http",
         ),
         (
             ["--join", "127.0.0.1:9348"],
