@@ -14,7 +14,7 @@ from .client import Event
 from .play import Answer
 from .scenario import Step, written
 
-MADE = re.compile(r"amq\.(gen|ctag)-[A-Za-z0-9_-]+")
+MADE = re.compile(r"amq\.(gen-|ctag-|rabbitmq\.reply-to\.)[^ ']+")
 # Fields of headers that hold a time of the broker's clock.
 TIMES = {"time"}
 # Where only these differ, the brokers are in the same state still, and what follows can be compared.
@@ -125,7 +125,7 @@ class Normaliser:
         return MADE.sub(self._number, value.replace(self.suffix, "~"))
 
     def _number(self, match: re.Match) -> str:
-        return self.made.setdefault(match[0], f"amq.{match[1]}#{len(self.made)}")
+        return self.made.setdefault(match[0], f"amq.{match[1][:-1]}#{len(self.made)}")
 
     def table(self, pairs: list) -> list:
         """A table in the order of its names, which means nothing."""

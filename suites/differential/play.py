@@ -8,10 +8,11 @@ it needs to send as much as the first did, up to a bound; what does not come by 
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .client import Connection, Event, pump
-from .scenario import AUDITOR, DRAINED_MAX, WORDS, Step, channel_of, connection_of, is_answered, own_names
+from .knowledge import Channel, Knowledge, confirmed_by
+from .scenario import AUDITOR, DRAINED_MAX, Step, channel_of, connection_of, is_answered, own_names
 
 ANSWER_SECONDS = 10.0
 # What bytes cause is not known beforehand; what goes wrong in a handshake may be told late.
@@ -36,36 +37,15 @@ BRISK = Pace(quiet=0.006, patience=1.0)
 CALM = Pace(quiet=0.05, patience=4.0)
 
 
-@dataclass
-class Channel:
-    """What a client knows of its channel."""
-
-    # Delivery tags that are not settled, oldest first.
-    unsettled: list[int] = field(default_factory=list)
-    # Several consumers were delivered to at once: their tags' order is chance.
-    mixed: bool = False
-    consumers: list[str] = field(default_factory=list)
-    no_ack: dict[str, bool] = field(default_factory=dict)
-    confirming: bool = False
-    published: int = 0
-    unconfirmed: set[int] = field(default_factory=set)
-    transacted: bool = False
-    # Settled in a transaction that is not committed.
-    held: list[int] = field(default_factory=list)
-
-
 class Play:
     """One scenario on one broker."""
 
     def __init__(self, address: tuple[str, int], token: str, pace: Pace, barrier: Connection | None = None):
         self.address = address
-        self.suffix = f"~{token}"
+        self.client = Knowledge(f"~{token}")
         self.pace = pace
         self.barrier = barrier
         self.connections: dict[str, Connection] = {}
-        self.channels: dict[str, Channel] = {}
-        self.made_names: list[str] = []
-        self.fresh: dict[str, list[tuple[int, int]]] = {}
         self.pings: dict[tuple[str, int], int] = {}
 
     def run(self, steps: list[Step], expected: list[Answer] | None = None) -> list[Answer]:
@@ -80,7 +60,6 @@ class Play:
         return answers
 
     def _step(self, step: Step, wanted: Answer | None) -> Answer:
-        self.fresh = {}
         self.step = step
         if step["do"] == "wait":
             self._settle(step["ms"] / 1000, None)
@@ -89,7 +68,7 @@ class Play:
         if step["do"] == "drop":
             if name in self.connections:
                 self.connections.pop(name).drop()
-                self._forget(name)
+                self.client.forget(name)
             self._settle(self.pace.quiet, wanted)
             return self._collect()
         if step.get("first") and name not in self.connections:
@@ -107,45 +86,42 @@ class Play:
             if not self._open_channel(name, connection, number):
                 return {"": [Event("channel not opened", {})], **self._collect()}
         if step["do"] == "drain":
-            self._drain(connection, number, self._named(step["queue"]))
+            self._drain(connection, number, self.client.named(step["queue"]))
             return self._collect()
-        fields = self._fields(step)
+        fields = self.client.fields(step)
         if fields is None:
             return {"": [Event("skipped", {})]}
-        self._before_sending(step)
+        properties = self.client.named(step.get("properties") or {})
+        self.client.before_sending(step)
         if "times" in step:
-            self._send_many(connection, number, fields)
+            self._send_many(connection, number, fields, properties)
         else:
-            connection.send(number, step["do"], self.step.get("properties"), step.get("body", ""), **fields)
+            connection.send(number, step["do"], properties, step.get("body", ""), **fields)
         if is_answered(step):
             self._await(connection, number)
         self._confirmed(connection, f"{name}{number}")
         self._settle(self.pace.quiet, wanted)
         return self._collect()
 
-    def _send_many(self, connection: Connection, number: int, fields: dict) -> None:
+    def _send_many(self, connection: Connection, number: int, fields: dict, properties: dict) -> None:
         """Messages of one kind in one piece, as a publisher that does not wait sends them."""
         frames = b""
         for count in range(self.step["times"]):
             body = f"{self.step.get('body', '')}.{count}"
             frames += connection.method_frame(number, self.step["do"], fields)
-            frames += connection.content_frames(number, self.step.get("properties", {}), body)
+            frames += connection.content_frames(number, properties, body)
         connection.send_bytes(frames)
 
     def _connection(self, name: str) -> Connection:
         connection = self.connections.get(name)
         if connection is None or connection.ended:
-            self._forget(name)
+            self.client.forget(name)
             connection = self.connections[name] = Connection(self.address).open()
         return connection
 
-    def _forget(self, name: str) -> None:
-        for key in [key for key in self.channels if key[0] == name]:
-            del self.channels[key]
-
     def _open_channel(self, name: str, connection: Connection, number: int) -> bool:
         key = f"{name}{number}"
-        self.channels[key] = Channel()
+        self.client.channels[key] = Channel()
         connection.send(number, "channel.open")
         self._await(connection, number)
         events = connection.events.get(number, [])
@@ -153,77 +129,6 @@ class Play:
             events.pop()
             return True
         return False
-
-    def _named(self, text):
-        """A string, or what holds strings, with the scenario's own names made unique."""
-        if isinstance(text, str):
-            return text.replace("~", self.suffix)
-        if isinstance(text, list | tuple):
-            return [self._named(part) for part in text]
-        if isinstance(text, dict):
-            return {self._named(name): self._named(part) for name, part in text.items()}
-        return text
-
-    def _fields(self, step: Step) -> dict | None:
-        """The method's fields with what only the broker knows; none if there is no such thing."""
-        fields = {name: self._named(value) for name, value in step.items() if name not in WORDS}
-        if "properties" in step:
-            step = self.step = {**step, "properties": self._named(step["properties"])}
-        channel = self.channels.get(step["on"])
-        for name in ("queue", "routing_key"):
-            made = fields.get(name)
-            if isinstance(made, str) and made.startswith("@"):
-                if int(made[1:]) >= len(self.made_names):
-                    return None
-                fields[name] = self.made_names[int(made[1:])]
-        if "consumer" in step:
-            if not channel or not channel.consumers:
-                return None
-            fields["consumer_tag"] = channel.consumers[step["consumer"] % len(channel.consumers)]
-        if "delivery" in step:
-            if not channel or not channel.unsettled:
-                return None
-            fields["delivery_tag"] = channel.unsettled[step["delivery"] % len(channel.unsettled)]
-            if channel.mixed and step.get("multiple"):
-                fields["delivery_tag"] = max(channel.unsettled)
-        if "delivery_tag" in fields and channel:
-            self._settled(channel, fields["delivery_tag"], bool(step.get("multiple")))
-        return fields
-
-    def _settled(self, channel: Channel, tag: int, multiple: bool) -> None:
-        gone = [
-            one
-            for one in channel.unsettled
-            if one == tag or (multiple and (tag == 0 or (one < tag and tag in channel.unsettled)))
-        ]
-        channel.unsettled = [one for one in channel.unsettled if one not in gone]
-        channel.mixed = channel.mixed and bool(channel.unsettled)
-        if channel.transacted:
-            channel.held += gone
-
-    def _before_sending(self, step: Step) -> None:
-        channel = self.channels.get(step["on"])
-        if channel is None:
-            return
-        match step["do"]:
-            case "basic.publish" if channel.confirming:
-                for _ in range(step.get("times", 1)):
-                    channel.published += 1
-                    channel.unconfirmed.add(channel.published)
-            case "basic.recover" | "basic.recover_async" if step.get("requeue"):
-                channel.unsettled = []
-                channel.mixed = False
-            case "basic.consume":
-                # Known before its answer: with no_wait there is none.
-                tag = self._named(step.get("consumer_tag", ""))
-                channel.no_ack[tag] = bool(step.get("no_ack"))
-                if step.get("no_wait") and tag and tag not in channel.consumers:
-                    channel.consumers.append(tag)
-            case "basic.cancel" if step.get("no_wait"):
-                tag = self._named(step.get("consumer_tag", ""))
-                channel.consumers = [one for one in channel.consumers if one != tag]
-            case "confirm.select":
-                channel.confirming = channel.confirming or bool(step.get("no_wait"))
 
     def _await(self, connection: Connection, number: int) -> None:
         """Waits for an answer on a channel, or an end."""
@@ -242,7 +147,7 @@ class Play:
 
     def _confirmed(self, connection: Connection, key: str) -> None:
         """Waits until everything that was published on a channel is confirmed."""
-        channel = self.channels.get(key)
+        channel = self.client.channels.get(key)
         if not channel or not channel.unconfirmed:
             return
         number = int(key[1:])
@@ -341,55 +246,9 @@ class Play:
                 if events:
                     answer[f"{name}{number}"] = events
                     for event in events:
-                        self._absorb(name, number, event)
-        for key, fresh in self.fresh.items():
-            channel = self.channels.get(key)
-            if channel is not None:
-                fresh.sort(key=lambda pair: pair[0])
-                channel.mixed = channel.mixed or len({consumer for consumer, _ in fresh}) > 1
-                channel.unsettled += [tag for _, tag in fresh]
+                        self.client.absorb(self.step, f"{name}{number}", event)
+        self.client.end_step()
         return answer
-
-    def _absorb(self, name: str, number: int, event: Event) -> None:
-        key = f"{name}{number}"
-        if event.name in ("connection.close", "connection.close_ok", "end of connection"):
-            self._forget(name)
-            return
-        channel = self.channels.get(key)
-        if channel is None:
-            return
-        fields = event.fields
-        match event.name:
-            case "channel.close" | "channel.close_ok":
-                del self.channels[key]
-            case "basic.deliver":
-                tag = fields["consumer_tag"]
-                if not channel.no_ack.get(tag, channel.no_ack.get("", False)):
-                    order = channel.consumers.index(tag) if tag in channel.consumers else len(channel.consumers)
-                    self.fresh.setdefault(key, []).append((order, fields["delivery_tag"]))
-            case "basic.get_ok" if not self.step.get("no_ack") and self.step["do"] == "basic.get":
-                self.fresh.setdefault(key, []).append((-1, fields["delivery_tag"]))
-            case "basic.ack" | "basic.nack":
-                channel.unconfirmed -= confirmed_by(event, channel.unconfirmed)
-            case "basic.consume_ok":
-                tag = fields["consumer_tag"]
-                channel.no_ack[tag] = bool(self.step.get("no_ack"))
-                if tag not in channel.consumers:
-                    channel.consumers.append(tag)
-            case "basic.cancel_ok" | "basic.cancel":
-                channel.consumers = [tag for tag in channel.consumers if tag != fields["consumer_tag"]]
-            case "confirm.select_ok":
-                channel.confirming = True
-            case "tx.select_ok":
-                channel.transacted = True
-            case "tx.commit_ok":
-                channel.held = []
-            case "tx.rollback_ok":
-                channel.unsettled = sorted(channel.unsettled + channel.held)
-                channel.held = []
-            case "queue.declare_ok" if self.step["do"] == "queue.declare" and not self.step.get("queue"):
-                if not self.step.get("passive"):
-                    self.made_names.append(fields["queue"])
 
     def _clean(self, steps: list[Step]) -> None:
         """Ends all connections and deletes what the scenario declared."""
@@ -407,7 +266,7 @@ class Play:
                     number += 1
                     connection.send(number, "channel.open")
                     self._await(connection, number)
-                connection.send(number, f"{method}.delete", **{field_name: self._named(own)})
+                connection.send(number, f"{method}.delete", **{field_name: self.client.named(own)})
                 self._await(connection, number)
         connection.send(0, "connection.close", reply_code=200)
         self._await(connection, 0)
@@ -421,14 +280,6 @@ def is_closing(connection: Connection) -> bool:
 def counts(event: Event) -> int:
     """How much an event counts for whoever waits for as many as another broker sent."""
     return event.name not in ("basic.ack", "basic.nack")
-
-
-def confirmed_by(event: Event, unconfirmed: set[int]) -> set[int]:
-    """Which of a channel's messages a broker's `basic.ack` or `basic.nack` tells of."""
-    tag = event.fields["delivery_tag"]
-    if event.fields["multiple"]:
-        return {one for one in unconfirmed if one <= tag or tag == 0}
-    return {tag} & unconfirmed
 
 
 def open_barrier(address: tuple[str, int]) -> Connection:

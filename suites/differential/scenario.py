@@ -15,9 +15,10 @@ knows is said by number:
     delivery: 2     instead of `delivery_tag`: of what the channel has not settled, this (modulo how much there is)
     consumer: 0     instead of `consumer_tag`: of the channel's consumers, this
     queue: "@0"     the first queue whose name the broker made
+    routing_key: "@reply"   where the last request that was delivered wants its reply
 
-`times` publishes so many messages in one piece. A step for which there is no such thing is skipped, on either broker. `anyway: True` sends a method on a channel
-that was not opened.
+`times` publishes so many messages in one piece, and `anyway: True` sends a method on a channel that was not opened. A
+step for which there is no such thing is skipped, on either broker.
 """
 
 from . import protocol

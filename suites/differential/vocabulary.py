@@ -145,15 +145,15 @@ def queue_arguments(dice: random.Random, exchanges: list[str], quorum: bool) -> 
         made["x-expires"] = ["l", LONG_MS]
     if dice.random() < 0.25:
         made["x-max-length"] = [number, dice.choice((1, 2, 3) * 6 + (0,))]
-    if dice.random() < 0.004:
+    if dice.random() < 0.03:
         made["x-max-length-bytes"] = ["l", dice.choice((0, 4, 100))]
-    if dice.random() < 0.006:
+    if dice.random() < 0.07:
         made["x-overflow"] = ["S", dice.choice(("drop-head", "reject-publish", "reject-publish-dlx"))]
     if dice.random() < 0.35:
         made["x-dead-letter-exchange"] = ["S", dice.choice([*exchanges, *exchanges, "", "missing~"])]
         if dice.random() < 0.5:
             made["x-dead-letter-routing-key"] = ["S", dice.choice(("q1~", "q2~", *KEYS))]
-    if dice.random() < 0.006:
+    if dice.random() < 0.05:
         made["x-max-priority"] = ["l", dice.choice((0, 1, 5, 255))]
     if dice.random() < 0.08:
         made["x-single-active-consumer"] = ["t", dice.random() < 0.8]
