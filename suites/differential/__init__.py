@@ -4,7 +4,8 @@
 * `rabbitmq`: a RabbitMQ of one's own, started and stopped.
 * `scenario`: what a scenario is; `play` gives it to one broker and notes every answer; `knowledge` is what a client
   knows meanwhile.
-* `generate`: scenarios from a seed, made by `world` of what `vocabulary` has; `byhand`, `raw_frames`: those that somebody thought of.
+* `generate`: scenarios from a seed, made by `world` of what `vocabulary` has.
+* `byhand`, `raw_frames`: scenarios that somebody thought of.
 * `trial`: one scenario on both, again and slowly where they differ.
 * `compare`: what two brokers answered, made comparable, and where it differs; `differences` lists what may.
 * `minimise`: the shortest scenario that still shows a difference.

@@ -34,15 +34,19 @@ def argument(difference: Difference, *names: str) -> bool:
     return any(name in (difference.step.get("arguments") or {}) for name in names)
 
 
-def of_quorum_queue(difference: Difference) -> bool:
-    """Whether the queue of the step was declared as a quorum queue."""
+def declared(difference: Difference) -> list[dict]:
+    """With which arguments the queue of the step was declared so far."""
     name = difference.step.get("queue")
-    return any(
-        step["do"] == "queue.declare"
-        and step.get("queue") == name
-        and (step.get("arguments") or {}).get("x-queue-type") == ["S", "quorum"]
+    return [
+        step.get("arguments") or {}
         for step in difference.before
-    )
+        if step["do"] == "queue.declare" and step.get("queue") == name
+    ]
+
+
+def of_kind(difference: Difference, kind: str) -> bool:
+    """Whether the queue of the step was declared as one of this type."""
+    return any(arguments.get("x-queue-type") == ["S", kind] for arguments in declared(difference))
 
 
 NOT_YET_ARGUMENTS = ("x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication")
@@ -54,6 +58,23 @@ def _not_yet(difference: Difference) -> bool:
         and code(difference.ours) == 540
         and argument(difference, *NOT_YET_ARGUMENTS)
     )
+
+
+def _full_by_priority(difference: Difference) -> bool:
+    return difference.step["do"] != "queue.declare" and any(
+        "x-max-priority" in arguments and arguments.keys() & {"x-max-length", "x-max-length-bytes"}
+        for step in difference.before
+        if step["do"] == "queue.declare"
+        for arguments in [step.get("arguments") or {}]
+    )
+
+
+def _stream_count(difference: Difference) -> bool:
+    return difference.what == "queue.declare_ok message_count" and of_kind(difference, "stream")
+
+
+def _stream_offset(difference: Difference) -> bool:
+    return argument(difference, "x-stream-offset") and (code(difference.theirs), code(difference.ours)) == (541, 406)
 
 
 def _words(side: dict) -> str:
@@ -90,7 +111,7 @@ def _counted_getter(difference: Difference) -> bool:
     return (
         difference.what == "queue.declare_ok consumer_count"
         and difference.rabbitmq > difference.weir
-        and of_quorum_queue(difference)
+        and of_kind(difference, "quorum")
         and any(step["do"] == "basic.get" for step in difference.before)
     )
 
@@ -181,6 +202,23 @@ KNOWN = [
         "who gets from a quorum queue is counted",
         "3.10 counts a channel that has something from basic.get among the consumers of a quorum queue",
         _counted_getter,
+        rare=True,
+    ),
+    Known(
+        "a full queue with priorities",
+        "RabbitMQ lets the message go that would be delivered next, which has the highest priority; Weir the lowest",
+        _full_by_priority,
+    ),
+    Known(
+        "how much is in a stream",
+        "3.10 counts a stream's messages now and then, Weir whenever it is asked",
+        _stream_count,
+        rare=True,
+    ),
+    Known(
+        "an offset of a stream that is none",
+        "3.10 fails on it with 541, Weir refuses it with 406",
+        _stream_offset,
         rare=True,
     ),
     Known(

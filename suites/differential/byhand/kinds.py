@@ -58,25 +58,29 @@ KINDS: dict[str, list[Step]] = {
         on("A2", "basic.qos", prefetch_count=1, **{"global": True}),
         consume("s1~", "t", "A2"),
     ],
-    "what kinds of queues do not have": [
-        queue(f"{kind}{number}~", durable=True, arguments={"x-queue-type": text(kind), **more})
-        for kind in ("quorum", "classic", "stream")
-        for number, more in enumerate(
-            (
-                {"x-max-priority": ["l", 3]},
-                {"x-message-ttl": ["l", LONG_MS]},
-                {"x-expires": ["l", LONG_MS]},
-                {"x-overflow": text("reject-publish")},
-                {"x-overflow": text("reject-publish-dlx")},
-                {"x-delivery-limit": ["l", 3]},
-                {"x-single-active-consumer": ["t", True]},
-                {"x-queue-mode": text("lazy")},
-                {"x-max-length-bytes": ["l", 100]},
-                {"x-max-age": text("1h")},
-                {"x-max-in-memory-length": ["l", 3]},
-                {"x-quorum-initial-group-size": ["l", 1]},
-                {"x-dead-letter-strategy": text("at-least-once")},
-            )
-        )
-    ],
+}
+
+# What not every kind of queue has.
+_ARGUMENTS = {
+    "x-max-priority": ["l", 3],
+    "x-message-ttl": ["l", LONG_MS],
+    "x-expires": ["l", LONG_MS],
+    "x-overflow": text("reject-publish"),
+    "x-overflow ": text("reject-publish-dlx"),
+    "x-delivery-limit": ["l", 3],
+    "x-single-active-consumer": ["t", True],
+    "x-queue-mode": text("lazy"),
+    "x-max-length-bytes": ["l", 100],
+    "x-max-age": text("1h"),
+    "x-max-in-memory-length": ["l", 3],
+    "x-quorum-initial-group-size": ["l", 1],
+    "x-dead-letter-strategy": text("at-least-once"),
+}
+
+KINDS |= {
+    f"a {kind} queue with {name} {value[1]}": [
+        queue("q1~", durable=True, arguments={"x-queue-type": text(kind), name.strip(): value})
+    ]
+    for kind in ("classic", "quorum", "stream")
+    for name, value in _ARGUMENTS.items()
 }
