@@ -1,0 +1,86 @@
+"""Streams, direct replies, and what each kind of queue does not have."""
+
+from ..scenario import Step
+from ..vocabulary import LONG_MS
+from .steps import CONFIRM, bind, consume, dead, get, many, on, publish, queue, text
+
+KINDS: dict[str, list[Step]] = {
+    "direct reply-to": [
+        queue("q1~"),
+        consume("amq.rabbitmq.reply-to", "t", no_ack=True),
+        publish("q1~", "request", properties={"reply_to": "amq.rabbitmq.reply-to"}),
+        get("q1~", "B1", no_ack=True),
+        queue("amq.rabbitmq.reply-to", "B1", passive=True),
+        publish("@reply", "reply", channel="B1", mandatory=True),
+        publish("@reply", "again", channel="B2", properties={"correlation_id": "c"}),
+        on("A1", "basic.cancel", consumer_tag="t"),
+        publish("@reply", "too late", channel="B1", mandatory=True),
+    ],
+    "direct reply-to in the wrong way": [
+        consume("amq.rabbitmq.reply-to", "t"),
+        consume("amq.rabbitmq.reply-to", "t", no_ack=True),
+        consume("amq.rabbitmq.reply-to", "t2", no_ack=True),
+        publish("q1~", properties={"reply_to": "amq.rabbitmq.reply-to"}, channel="A2"),
+        get("amq.rabbitmq.reply-to"),
+        on("A1", "queue.delete", queue="amq.rabbitmq.reply-to"),
+        on("A1", "queue.purge", queue="amq.rabbitmq.reply-to"),
+        bind("amq.rabbitmq.reply-to", "amq.direct", "k"),
+        publish("amq.rabbitmq.reply-to.nonsense", mandatory=True),
+        publish("amq.rabbitmq.reply-to", mandatory=True),
+    ],
+    "a stream": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        *many("s1~", 3),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t1", arguments={"x-stream-offset": text("first")}),
+        on("A1", "basic.ack", delivery=1, multiple=True),
+        publish("s1~", "m4"),
+        consume("s1~", "t2", arguments={"x-stream-offset": ["l", 2]}),
+        on("A1", "basic.cancel", consumer_tag="t1"),
+    ],
+    "what a stream refuses": [
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        consume("s1~", "t"),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t", no_ack=True),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t", arguments={"x-stream-offset": text("nonsense")}),
+        get("s1~"),
+        on("A1", "queue.purge", queue="s1~"),
+        on("A1", "queue.delete", queue="s1~", if_unused=True),
+        queue("s2~", arguments={"x-queue-type": text("stream")}),
+        queue("s2~", durable=True, exclusive=True, arguments={"x-queue-type": text("stream")}),
+        queue("s2~", durable=True, auto_delete=True, arguments={"x-queue-type": text("stream")}),
+        queue("s2~", durable=True, arguments={"x-queue-type": text("stream"), "x-message-ttl": ["l", 5]}),
+        queue("s2~", durable=True, arguments={"x-queue-type": text("stream"), "x-max-age": text("5x")}),
+        queue("", durable=True, arguments={"x-queue-type": text("stream")}),
+        on("A2", "basic.qos", prefetch_count=1, **{"global": True}),
+        consume("s1~", "t", "A2"),
+    ],
+}
+
+# What not every kind of queue has.
+_ARGUMENTS = {
+    "x-max-priority": ["l", 3],
+    "x-message-ttl": ["l", LONG_MS],
+    "x-expires": ["l", LONG_MS],
+    "x-overflow": text("reject-publish"),
+    "x-overflow ": text("reject-publish-dlx"),
+    "x-delivery-limit": ["l", 3],
+    "x-single-active-consumer": ["t", True],
+    "x-queue-mode": text("lazy"),
+    "x-max-length-bytes": ["l", 100],
+    "x-max-age": text("1h"),
+    "x-max-in-memory-length": ["l", 3],
+    "x-quorum-initial-group-size": ["l", 1],
+    "x-dead-letter-strategy": text("at-least-once"),
+}
+
+KINDS |= {
+    f"a {kind} queue with {name} {value[1]}": [
+        queue("q1~", durable=True, arguments={"x-queue-type": text(kind), name.strip(): value})
+    ]
+    for kind in ("classic", "quorum", "stream")
+    for name, value in _ARGUMENTS.items()
+}

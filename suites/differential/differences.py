@@ -1,0 +1,300 @@
+"""Differences that are known, each with its cause. Whatever is not listed here fails a run, and so does what is
+listed and never seen.
+
+RabbitMQ here is 3.10.8; Weir says that it is 4.3 and does what 4.3 does where the two differ.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .compare import Difference
+
+
+@dataclass(frozen=True)
+class Known:
+    """A difference that may be: what it is called, why it is there, and how it is recognised."""
+
+    name: str
+    reason: str
+    is_this: Callable[[Difference], bool]
+    # Met only where somebody thought of it, or by a few seeds in a thousand: its absence says nothing.
+    rare: bool = False
+
+
+def code(side: dict) -> int | None:
+    """The code with which a channel or the connection was closed."""
+    codes = [event["reply_code"] for events in side.values() for event in events if event["name"].endswith(".close")]
+    return codes[0] if codes else None
+
+
+def argument(difference: Difference, *names: str) -> bool:
+    """Whether the step had one of these arguments."""
+    return any(name in (difference.step.get("arguments") or {}) for name in names)
+
+
+def declared(difference: Difference) -> list[dict]:
+    """With which arguments the queue of the step was declared so far."""
+    name = difference.step.get("queue")
+    return [
+        step.get("arguments") or {}
+        for step in difference.before
+        if step["do"] == "queue.declare" and step.get("queue") == name
+    ]
+
+
+def of_kind(difference: Difference, kind: str) -> bool:
+    """Whether the queue of the step was declared as one of this type."""
+    return any(arguments.get("x-queue-type") == ["S", kind] for arguments in declared(difference))
+
+
+NOT_YET_ARGUMENTS = ("x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication")
+
+
+def _not_yet(difference: Difference) -> bool:
+    return (
+        difference.step["do"] == "queue.declare"
+        and code(difference.ours) == 540
+        and argument(difference, *NOT_YET_ARGUMENTS)
+    )
+
+
+def _full_by_priority(difference: Difference) -> bool:
+    return difference.step["do"] != "queue.declare" and any(
+        "x-max-priority" in arguments and arguments.keys() & {"x-max-length", "x-max-length-bytes"}
+        for step in difference.before
+        if step["do"] == "queue.declare"
+        for arguments in [step.get("arguments") or {}]
+    )
+
+
+def _stream_count(difference: Difference) -> bool:
+    return difference.what == "queue.declare_ok message_count" and of_kind(difference, "stream")
+
+
+def _stream_offset(difference: Difference) -> bool:
+    return argument(difference, "x-stream-offset") and (code(difference.theirs), code(difference.ours)) == (541, 406)
+
+
+def _words(side: dict) -> str:
+    return " ".join(
+        event["reply_text"] for events in side.values() for event in events if event["name"].endswith(".close")
+    )
+
+
+def _unknown_type(difference: Difference) -> bool:
+    return (
+        difference.step["do"] == "exchange.declare"
+        and (code(difference.theirs), code(difference.ours)) == (503, 406)
+        and "unknown exchange type" in _words(difference.theirs)
+    )
+
+
+def _last_death(difference: Difference) -> bool:
+    return "header x-last-death-" in difference.what and difference.rabbitmq is None
+
+
+def _acquired(difference: Difference) -> bool:
+    return difference.what.endswith("header x-acquired-count") and difference.rabbitmq is None
+
+
+def _delivery_count(difference: Difference) -> bool:
+    """3.10 says 0 at first, and counts what comes back in every way."""
+    if not difference.what.endswith("header x-delivery-count") or difference.rabbitmq is None:
+        return False
+    ours = difference.weir[1] if difference.weir else 0
+    return difference.rabbitmq[1] > ours or (difference.rabbitmq[1] == 0 and difference.weir is None)
+
+
+def _counted_getter(difference: Difference) -> bool:
+    return (
+        difference.what == "queue.declare_ok consumer_count"
+        and difference.rabbitmq > difference.weir
+        and of_kind(difference, "quorum")
+        and any(step["do"] == "basic.get" for step in difference.before)
+    )
+
+
+def _delivered(side: dict) -> list[str]:
+    return sorted(
+        event["body"] for events in side.values() for event in events if event["name"] == "basic.deliver"
+    )
+
+
+def _whose_turn(difference: Difference) -> bool:
+    """The same messages went out, to others of several consumers, when more than one became ready at once."""
+    bodies = _delivered(difference.theirs)
+    return (
+        len(bodies) > 0
+        and bodies == _delivered(difference.ours)
+        and difference.step["do"] != "basic.publish"
+        and (difference.what == "events" or difference.what in ("basic.deliver consumer_tag", "basic.deliver body"))
+        and len(_consumers(difference.theirs) | _consumers(difference.ours)) > 1
+    )
+
+
+def _consumers(side: dict) -> set[tuple[str, str]]:
+    return {
+        (channel, event["consumer_tag"])
+        for channel, events in side.items()
+        for event in events
+        if event["name"] == "basic.deliver"
+    }
+
+
+def _broken_bytes(difference: Difference) -> bool:
+    """What a client sent that no client sends: the code is the same, the words are Erlang terms or ours."""
+    return difference.step["do"] == "bytes" and difference.what.endswith(("reply_text", "failing_class"))
+
+
+def _tag_of_64_bits(difference: Difference) -> bool:
+    told = json.dumps(difference.weir).replace('["L", ', '["l", ')
+    return " header " in difference.what and json.dumps(difference.rabbitmq) == told
+
+
+def _names(side: dict) -> list[str]:
+    return [event["name"] for events in side.values() for event in events]
+
+
+def _refused_early(difference: Difference) -> bool:
+    return (
+        bool(difference.step.get("first"))
+        and _names(difference.theirs) == ["end of connection"]
+        and "connection.close" in _names(difference.ours)
+    )
+
+
+def _reader_fails(difference: Difference) -> bool:
+    if difference.step["do"] != "bytes" or difference.step.get("first"):
+        return False
+    return _names(difference.theirs) == ["end of connection"] or code(difference.theirs) == 541
+
+
+KNOWN = [
+    Known(
+        "arguments that are not served yet",
+        "declaring with " + ", ".join(NOT_YET_ARGUMENTS) + " is refused with 540",
+        _not_yet,
+    ),
+    Known(
+        "an unknown type of exchange",
+        "3.10 ends the connection with 503, 4.x the channel with 406",
+        _unknown_type,
+    ),
+    Known(
+        "x-last-death-*",
+        "headers that RabbitMQ has set since 3.13",
+        _last_death,
+    ),
+    Known(
+        "x-acquired-count",
+        "a header of 4.3's quorum queues",
+        _acquired,
+    ),
+    Known(
+        "x-delivery-count",
+        "3.10's quorum queues say 0 at first and count every return; 4.3 counts rejections and lost consumers only, "
+        "and has no header before the first",
+        _delivery_count,
+    ),
+    Known(
+        "who gets from a quorum queue is counted",
+        "3.10 counts a channel that has something from basic.get among the consumers of a quorum queue",
+        _counted_getter,
+        rare=True,
+    ),
+    Known(
+        "a full queue with priorities",
+        "RabbitMQ lets the message go that would be delivered next, which has the highest priority; Weir the lowest",
+        _full_by_priority,
+    ),
+    Known(
+        "how much is in a stream",
+        "3.10 counts a stream's messages now and then, Weir whenever it is asked",
+        _stream_count,
+        rare=True,
+    ),
+    Known(
+        "an offset of a stream that is none",
+        "3.10 fails on it with 541, Weir refuses it with 406",
+        _stream_offset,
+        rare=True,
+    ),
+    Known(
+        "whose turn it is",
+        "when several consumers become ready at once, nobody promises which of them is served first",
+        _whose_turn,
+    ),
+    Known(
+        "L is l",
+        "RabbitMQ has read the headers and writes 64 bits with the tag l; Weir gives back what came",
+        _tag_of_64_bits,
+        rare=True,
+    ),
+    Known(
+        "refused before the connection is open",
+        "RabbitMQ ends such a connection after a while without a word; Weir says why at once",
+        _refused_early,
+        rare=True,
+    ),
+    Known(
+        "bytes on which RabbitMQ's reader fails",
+        "RabbitMQ ends the connection without a word, or with 541; Weir says why, or takes what it can",
+        _reader_fails,
+        rare=True,
+    ),
+    Known(
+        "0-8",
+        "RabbitMQ also greets clients of AMQP 0-8",
+        lambda difference: difference.step["do"] == "bytes" and difference.step["hex"] == "414d515001010800",
+        rare=True,
+    ),
+    Known(
+        "words about broken frames",
+        "the code is the same; RabbitMQ shows Erlang terms, and names the class where it got so far",
+        _broken_bytes,
+        rare=True,
+    ),
+]
+
+# Words of a close that differ though they say the same: a pattern for RabbitMQ's, one for Weir's, and why.
+WORDS: list[tuple[str, str, str]] = [
+    (
+        r"PRECONDITION_FAILED - invalid expiration '.*': .*",
+        r"PRECONDITION_FAILED - invalid expiration '.*'",
+        "RabbitMQ adds the reason as an Erlang term",
+    ),
+    (
+        r"PRECONDITION_FAILED - invalid message: \{unacceptable_type_in_header,\"B?CC\",\w+\}",
+        r"PRECONDITION_FAILED - invalid value for header 'B?CC': it must be an array",
+        "RabbitMQ says it in an Erlang term",
+    ),
+    (
+        r"PRECONDITION_FAILED - Invalid x-match field .*",
+        r"PRECONDITION_FAILED - the exchange '.*' does not take the binding: x-match must be .*",
+        "RabbitMQ shows an Erlang binary",
+    ),
+    (
+        r"PRECONDITION_FAILED - invalid property '(non-durable|exclusive-owner|auto-delete)' for queue .*",
+        r"PRECONDITION_FAILED - quorum queues must be durable, and neither exclusive nor auto-delete",
+        "which of the properties is wrong",
+    ),
+    (
+        r"FRAME_ERROR - Malformed UTF-8 in shortstr",
+        r"FRAME_ERROR - [\w.]+ at byte \d+: the name is not UTF-8",
+        "where it is",
+    ),
+]
+
+
+def known(difference: Difference) -> Known | None:
+    """The entry of the table that this difference is, if it is listed."""
+    for entry in KNOWN:
+        if entry.is_this(difference):
+            return entry
+    if difference.what.endswith("reply_text"):
+        for theirs, ours, reason in WORDS:
+            if re.fullmatch(theirs, str(difference.rabbitmq)) and re.fullmatch(ours, str(difference.weir)):
+                return Known(f"words: {reason}", reason, lambda _: True, rare=True)
+    return None
