@@ -1,11 +1,12 @@
 //! What there is: namespaces, queues, and what queues are doing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use weir_model::SubscriptionId;
-use weir_model::queue::{DEFAULT_NAMESPACE, split_name};
+use weir_model::queue::{DEFAULT_NAMESPACE, QueueKind, split_name};
 
-use super::QueueInfo;
+use super::{QueueInfo, TopologyError};
 use crate::broker::Broker;
 use crate::errors::{LookupError, Unavailable};
 use crate::queues::QueueFigures;
@@ -31,6 +32,16 @@ impl Broker {
             QueueInfo::of(self.topics.get(&catalog, &topic)).ok()?
         });
         Ok(queues.collect())
+    }
+
+    /// Begins to work on a queue that has work to do although nobody uses it: its records expire and go somewhere
+    /// then, or it expires itself. Whoever declares a queue without using it asks for this.
+    pub async fn wake_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<(), TopologyError> {
+        let has_work = queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some();
+        if has_work && queue.meta.kind != QueueKind::Stream {
+            self.open_queue(queue).await?;
+        }
+        Ok(())
     }
 
     /// What a queue is doing. One that nobody uses is not woken for it: what waits in it is counted in its state.
