@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::queue::{QueueKind, split_name};
+use weir_model::queue::split_name;
 
 use super::TopologyError;
 use crate::broker::Broker;
