@@ -170,7 +170,7 @@ def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | N
         build = "make build" if profile == "debug" else "cargo build --release"
         raise BrokerFailed(f"{binary} is not there; run `{build}`, or name another in WEIR_BINARY")
     flags = [f"--{name}={value}" for name, value in (settings or {}).items()]
-    return Broker([str(binary), "serve", *flags], data_dir, ("kafka", "amqp", "http"))
+    return Broker([str(binary), "serve", *flags], data_dir, ("kafka", "amqp", "amqp-management", "http"))
 
 
 def kafka(data_dir: Path, *, settings: dict[str, str] | None = None) -> Broker:

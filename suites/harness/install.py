@@ -126,15 +126,15 @@ def _sources(directory: Path, *patterns: str) -> str:
     return "\0".join(f"{path.name}\0{path.read_text()}" for path in files)
 
 
-def java_suite() -> tuple[str, Path]:
-    """The class path of the Java checks, with their compiled classes, and the directory of the latter."""
-    directory = SUITES / "java"
-    libraries = class_path("java-libraries", directory / "pom.xml")
+def java_suite(name: str) -> tuple[str, Path]:
+    """The class path of the Java checks of this directory, with their compiled classes, and where the latter are."""
+    directory = SUITES / name
+    libraries = class_path(f"{name}-libraries", directory / "pom.xml")
 
     def install(classes: Path) -> None:
         run(["javac", "-Xlint:all", "-cp", libraries, "-d", classes, *sorted((directory / "src").glob("*.java"))])
 
-    classes = installed("java-classes", libraries + _sources(directory / "src", "*.java"), install)
+    classes = installed(f"{name}-classes", libraries + _sources(directory / "src", "*.java"), install)
     return f"{libraries}:{classes}:{directory}", classes
 
 

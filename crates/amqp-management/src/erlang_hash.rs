@@ -104,7 +104,7 @@ impl Hash {
             }
             self.pair(number.cast_unsigned(), 0, RATIO);
         } else {
-            self.pair(low, high, ratio(if number < 0 { 11 } else { 10 }));
+            self.pair(low, high, ratio(if number < 0 { 10 } else { 11 }));
         }
     }
 
@@ -167,4 +167,50 @@ fn atom_hash(name: &str) -> u32 {
         let high = hash & 0xf000_0000;
         (hash ^ (high >> 24)) ^ high
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use serde_json::json;
+
+    use super::*;
+
+    /// What RabbitMQ 3.10.8 calls bindings with these arguments.
+    #[test]
+    fn arguments_have_the_hash_that_rabbitmq_gives_them() {
+        let known = [
+            (json!({"foo": "bar"}), "lwiNYA"),
+            (json!({"a": 0}), "sAeYDw"),
+            (json!({"a": 1}), "Ajat_Q"),
+            (json!({"a": -1}), "ElVmZA"),
+            (json!({"a": -134_217_728}), "qcwLvg"),
+            (json!({"a": 134_217_727}), "rEKsPQ"),
+            (json!({"a": 134_217_728}), "b_w2HQ"),
+            (json!({"a": -134_217_729}), "VfHuLA"),
+            (json!({"a": 1_099_511_627_776_i64}), "B_0fhA"),
+            (json!({"a": -1_099_511_627_776_i64}), "dCVosQ"),
+            (json!({"a": i64::MAX}), "vTONBA"),
+            (json!({"a": true}), "a2lJKQ"),
+            (json!({"a": false}), "jVo0GA"),
+            (json!({"a": 0.5}), "0L2aaw"),
+            (json!({"a": -1.5e300}), "88k8zQ"),
+            (json!({"a": ""}), "ZkKYww"),
+            (json!({"a": "xxxxxxxxxxx"}), "RbycsA"),
+            (json!({"a": "xxxxxxxxxxxx"}), "bnsTQA"),
+            (json!({"a": "xxxxxxxxxxxxx"}), "_UavoA"),
+            (json!({"a": "grün"}), "7EgBsw"),
+            (json!({"b": "2", "a": "1"}), "DRJqbA"),
+            (json!({"a": [1, "two", true, []]}), "jhpFpA"),
+            (json!({"a": {"b": {"c": 1}}}), "sJOChA"),
+            (json!({"a": [], "b": {}}), "VrIZIg"),
+            (json!({"x-match": "any", "h1": 5, "h2": "v"}), "RosiIA"),
+        ];
+        for (arguments, expected) in known {
+            let object = json!({ "arguments": arguments });
+            let stored = crate::json::arguments(object.as_object().unwrap(), "arguments").unwrap();
+            assert_eq!(URL_SAFE_NO_PAD.encode(hash(&stored).to_be_bytes()), expected, "{arguments}");
+        }
+    }
 }

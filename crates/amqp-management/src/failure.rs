@@ -46,6 +46,11 @@ impl Failure {
         Failure::bad_request(format!("{} {} - {words}", code.number(), code.name()))
     }
 
+    /// Nobody who may use the API has said who asks. RabbitMQ spells it like this here, and otherwise below.
+    pub(crate) fn login_failed() -> Failure {
+        Failure::new(StatusCode::UNAUTHORIZED, "not_authorized", "Login failed")
+    }
+
     /// The user may not do this.
     pub(crate) fn not_authorised(reason: impl Into<String>) -> Failure {
         Failure::new(StatusCode::UNAUTHORIZED, "not_authorised", reason)

@@ -130,7 +130,8 @@ async fn respond(
     let mut response = match answered {
         Ok(response) => response,
         Err(failure) => {
-            if failure.status().is_server_error() {
+            // What is not served is no failure of ours.
+            if failure.status().is_server_error() && failure.status() != StatusCode::NOT_IMPLEMENTED {
                 tracing::warn!(?failure, "a request to the management API failed");
             }
             failure.into_response()

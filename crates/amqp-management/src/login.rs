@@ -79,7 +79,7 @@ fn allowed(is: bool, otherwise: &str) -> Result<()> {
 
 /// The user that a request names and proves to be.
 pub(crate) fn log_in(doorkeeper: &dyn Doorkeeper, headers: &HeaderMap, peer: IpAddr) -> Result<User> {
-    let failed = || Failure::not_authorised("Login failed");
+    let failed = || Failure::login_failed();
     let (name, password) = credentials(headers).ok_or_else(failed)?;
     let Some(user) = doorkeeper.admit(&name, &password, peer) else {
         tracing::warn!(%peer, user = name.chars().take(NAME_SAID_MAX).collect::<String>(), "a login was refused");
@@ -120,7 +120,7 @@ mod tests {
         let log_in = |authorization: &str, peer: [u8; 4]| {
             log_in(&DefaultUser, &headers(authorization), IpAddr::from(peer)).map(|user| user.name)
         };
-        let refused = Err(Failure::not_authorised("Login failed"));
+        let refused = Err(Failure::login_failed());
         assert_eq!(log_in("Basic Z3Vlc3Q6Z3Vlc3Q=", [127, 0, 0, 1]), Ok("guest".into()));
         assert_eq!(log_in("basic Z3Vlc3Q6Z3Vlc3Q=", [127, 0, 0, 1]), Ok("guest".into()));
         assert_eq!(log_in("Basic Z3Vlc3Q6Z3Vlc3Q=", [10, 0, 0, 1]), refused);

@@ -374,8 +374,11 @@ async fn declare(broker: Arc<Broker>, import: Import) -> Result<()> {
     let queues = stream::iter(queues.into_iter().map(|(place, meta)| {
         let broker = Arc::clone(&broker);
         async move {
-            let created = broker.create_queue(&place.namespace, &place.name, meta).await;
-            created.map_err(|error| named(error.into(), "queue", &place.name)).map(drop)
+            let declared = async {
+                let (info, _) = broker.create_queue(&place.namespace, &place.name, meta).await?;
+                broker.wake_queue(&info).await
+            };
+            declared.await.map_err(|error| named(error.into(), "queue", &place.name))
         }
     }));
     queues.buffer_unordered(DECLARED_AT_ONCE).try_collect::<()>().await?;

@@ -184,6 +184,7 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
         check_equivalent(name, namespace, &there.meta, &wanted)?;
         return Ok(Answer::Done);
     }
+    ask.broker.wake_queue(&there).await?;
     Ok(Answer::Created(None))
 }
 
@@ -197,7 +198,7 @@ pub(super) async fn delete(ask: &Ask, named: &Named) -> Result<Answer> {
             return Err(Failure::bad_request(format!("queue '{name}' in vhost '{namespace}' in use")));
         }
         if if_empty && figures.ready > 0 {
-            return Err(Failure::bad_request(format!("queue '{name}' in vhost '{namespace}' is not empty")));
+            return Err(Failure::bad_request(format!("queue '{name}' in vhost '{namespace}' not empty")));
         }
     }
     ask.broker.delete_queue(&info).await?;

@@ -1,11 +1,12 @@
 //! What there is: namespaces, queues, and what queues are doing.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use weir_model::SubscriptionId;
 use weir_model::queue::{DEFAULT_NAMESPACE, split_name};
 
-use super::{QueueArguments, QueueInfo};
+use super::{QueueArguments, QueueInfo, TopologyError};
 use crate::broker::Broker;
 use crate::errors::{LookupError, Unavailable};
 use crate::queues::QueueFigures;
@@ -33,6 +34,15 @@ impl Broker {
             Some(QueueInfo { topic: self.topics.get(&topic), meta, arguments })
         });
         Ok(queues.collect())
+    }
+
+    /// Begins to work on a queue that has work to do although nobody uses it: its records expire and go somewhere
+    /// then, or it expires itself. Whoever declares a queue without using it asks for this.
+    pub async fn wake_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<(), TopologyError> {
+        if queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some() {
+            self.open_queue(queue).await?;
+        }
+        Ok(())
     }
 
     /// What a queue is doing. One that nobody uses is not woken for it: what waits in it is counted in its state.

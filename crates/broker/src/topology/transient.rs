@@ -15,9 +15,7 @@ impl Broker {
         for topic in meta.view().catalog().topics() {
             let (namespace, name) = split_name(&topic.name);
             let Ok(Some(queue)) = self.find_queue(namespace, name) else { continue };
-            if queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some() {
-                self.open_queue(&queue).await?;
-            }
+            self.wake_queue(&queue).await?;
         }
         Ok(())
     }
