@@ -1,7 +1,7 @@
 //! Messages on their way out of a queue.
 
 use weir_amqp_wire::{ShortStr, Table, Value};
-use weir_broker::queues::{Death, Deaths, QueueDelivery};
+use weir_broker::queues::{Death, Deaths, KEYS_HEADER, QueueDelivery};
 use weir_model::batch::Record;
 use weir_model::subscription::DeadReason;
 
@@ -13,14 +13,7 @@ const OWN_HEADERS: &str = "weir.";
 /// The message that a delivery from this queue is, with the deaths that it died, and with what a quorum queue adds.
 pub fn delivered(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Message {
     let QueueDelivery { record, marks, .. } = delivery;
-    let mut record: Record = record.record;
-    let deaths = Deaths::of(&record);
-    record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
-    let mut message = Message::from_record(record, queue);
-    if let Some(deaths) = deaths {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        death_headers(&deaths, headers);
-    }
+    let mut message = message_of(record.record, queue);
     if quorum && marks.returns > 0 {
         let headers = message.properties.headers.get_or_insert_with(Table::new);
         let count =
@@ -30,6 +23,23 @@ pub fn delivered(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Mes
         {
             headers.push(name, value);
         }
+    }
+    message
+}
+
+/// The message that a record of this queue or topic is, with the deaths that it died.
+pub fn message_of(mut record: Record, queue: &ShortStr) -> Message {
+    let deaths = Deaths::of(&record);
+    let has_copies = record.headers.iter().any(|header| header.key == KEYS_HEADER);
+    record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
+    let mut message = Message::from_record(record, queue);
+    if let Some(deaths) = deaths {
+        let headers = message.properties.headers.get_or_insert_with(Table::new);
+        // The queue that it died in said where it goes.
+        if !has_copies && headers.get("CC").is_some() {
+            *headers = headers.iter().filter(|(name, _)| *name != "CC").cloned().collect();
+        }
+        death_headers(&deaths, headers);
     }
     message
 }

@@ -6,19 +6,25 @@ use weir_amqp_wire::{BasicProperties, ShortStr, Value};
 /// Header of a record that expires; see the broker's queues.
 pub const EXPIRES_HEADER: &str = "weir.expires";
 
-/// The headers that name further routing keys. The second is nobody's business but the broker's.
-const COPIES: [&str; 2] = ["CC", "BCC"];
-
 /// A header that names further routing keys is no list of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value for header '{0}': it must be an array")]
 pub struct NotAList(pub &'static str);
 
-/// The further keys of a message: its headers `CC` and `BCC`, the latter of which is taken out.
-pub fn take_copies(properties: &mut BasicProperties) -> Result<Vec<Bytes>, NotAList> {
-    let Some(headers) = &mut properties.headers else { return Ok(Vec::new()) };
-    let mut keys = Vec::new();
-    for name in COPIES {
+/// The further keys of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// Its header `CC`.
+    pub copies: Vec<Bytes>,
+    /// Its header `BCC`, which its readers do not see.
+    pub blind: Vec<Bytes>,
+}
+
+/// The further keys of a message, out of whose headers `BCC` is taken.
+pub fn take_copies(properties: &mut BasicProperties) -> Result<Copies, NotAList> {
+    let Some(headers) = &mut properties.headers else { return Ok(Copies::default()) };
+    let mut found = Copies::default();
+    for (name, keys) in [("CC", &mut found.copies), ("BCC", &mut found.blind)] {
         match headers.get(name) {
             None => {}
             Some(Value::Array(values)) => {
@@ -30,7 +36,7 @@ pub fn take_copies(properties: &mut BasicProperties) -> Result<Vec<Bytes>, NotAL
     if headers.get("BCC").is_some() {
         *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
     }
-    Ok(keys)
+    Ok(found)
 }
 
 /// Milliseconds that a message may wait by its `expiration`; none if that is not a number.

@@ -1,10 +1,13 @@
 //! One connection: reads frames, carries out methods in their order, and sends what comes of them.
 
 mod basic;
+mod blocking;
 mod close;
 mod declare;
 mod describe;
 mod publish;
+mod replies;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,14 +18,16 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
-    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope,
-    ShortStr, Writer,
+    Command, Content, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode,
+    Scope, ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
 use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
+use weir_broker::streams::{StreamRecord, StreamRecords};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
 use weir_router::Router;
@@ -32,6 +37,7 @@ use crate::errors::Failure;
 use crate::front::{ConnectionId, DefaultUser, Front};
 use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
+use crate::replies::{REPLIES_WAITING_MAX, Reply};
 pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
@@ -41,11 +47,17 @@ const READ_BYTES: usize = 64 << 10;
 /// How long a peer may take to answer `connection.close`.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How often a client that is blocked is looked at.
+const BLOCKED_STEP: Duration = Duration::from_millis(200);
+
 /// Heartbeats that a peer may miss.
 const HEARTBEATS_MISSED: u32 = 2;
 
 /// The next records of a consumer.
 type NextDeliveries = Pin<Box<dyn Future<Output = (Feed, Option<Vec<QueueDelivery>>)> + Send>>;
+
+/// The next records of a consumer that reads by offset.
+type NextRecords = Pin<Box<dyn Future<Output = (StreamFeed, Option<Vec<StreamRecord>>)> + Send>>;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -74,6 +86,7 @@ pub(super) struct Connection {
     outbox: Outbox,
     channels: BTreeMap<u16, Channel>,
     deliveries: FuturesUnordered<NextDeliveries>,
+    stream_records: FuturesUnordered<NextRecords>,
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
@@ -86,6 +99,13 @@ pub(super) struct Connection {
     route: weir_router::Route,
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
+    /// Direct replies to this connection's channels.
+    replies: mpsc::Receiver<Reply>,
+    reply_sender: mpsc::Sender<Reply>,
+    /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
+    blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
+    /// Whether the client was told that it is blocked.
+    blocked_told: bool,
     /// State of a small generator, for exchanges that choose at random.
     random: u64,
 }
@@ -98,6 +118,16 @@ struct Feed {
     consumer: ConsumerKey,
     queue: QueueRef,
     deliveries: QueueDeliveries,
+}
+
+/// What a consumer reads by offset. It may outlive the consumer, and another may have its tag by then.
+struct StreamFeed {
+    channel: u16,
+    owner: weir_broker::queues::OwnerId,
+    tag: ShortStr,
+    name: ShortStr,
+    has_partitions: bool,
+    records: StreamRecords,
 }
 
 /// Settlements of one queue that go together.
@@ -130,6 +160,7 @@ where
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
             let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
+            let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
             let mut connection = Connection {
                 id: front.new_connection(),
                 seat: front.broker.open_session(facts, counters),
@@ -141,6 +172,7 @@ where
                 outbox,
                 channels: BTreeMap::new(),
                 deliveries: FuturesUnordered::new(),
+                stream_records: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
                 settlements: Vec::new(),
@@ -148,6 +180,10 @@ where
                 router: None,
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
+                replies,
+                reply_sender,
+                blocked: None,
+                blocked_told: false,
                 random,
             };
             let ended = connection.run(&mut read, &mut buffer).await;
@@ -274,6 +310,11 @@ impl Connection {
             }
             self.flush().await;
             let is_full = self.outbox.is_full();
+            let is_blocked = self.blocked.is_some();
+            if is_blocked {
+                // What it sends is not read, its heartbeats included.
+                heard_at = Instant::now();
+            }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
@@ -282,7 +323,7 @@ impl Connection {
                     // Whoever asked may have gone.
                     SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
                 },
-                came = read.read_buf(buffer), if !is_full => match came {
+                came = read.read_buf(buffer), if !is_full && !is_blocked => match came {
                     Ok(bytes @ 1..) => {
                         self.seat.counters().received(bytes);
                         heard_at = Instant::now();
@@ -291,7 +332,10 @@ impl Connection {
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
+                Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
+                Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
+                () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {
                     if heard_at.elapsed() > beat * HEARTBEATS_MISSED {
                         return Ended::Silent;
@@ -308,6 +352,9 @@ impl Connection {
     /// Carries out everything that has come.
     async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
         self.router = None;
+        if !self.go_on_publishing().await? {
+            return Ok(());
+        }
         loop {
             let frame = match Frame::parse(buffer, self.agreed.frame_max) {
                 Ok(Parsed::Frame(frame)) => frame,
@@ -323,6 +370,9 @@ impl Connection {
                 (FrameType::Heartbeat, _) => {}
                 (_, 0) => self.on_connection(frame)?,
                 (_, number) => self.on_channel(number, frame).await?,
+            }
+            if self.blocked.is_some() {
+                return Ok(());
             }
         }
     }
@@ -432,6 +482,10 @@ impl Connection {
     async fn carry_out(&mut self, number: u16, command: Command) -> Result<(), Failure> {
         let Command { method, content } = command;
         if let Method::BasicPublish(publish) = method {
+            if !self.front.broker.has_disk_space() {
+                self.block(number, publish, content.unwrap_or_default());
+                return Ok(());
+            }
             return self.publish(number, publish, content.unwrap_or_default()).await;
         }
         if !matches!(method, Method::BasicAck(_) | Method::BasicNack(_) | Method::BasicReject(_)) {

@@ -17,6 +17,7 @@ use weir_model::queue::DEFAULT_NAMESPACE;
 
 use crate::connection::{self, Ends};
 use crate::handshake::Gatekeeper;
+use crate::replies::Mailboxes;
 
 /// How long to wait before accepting again after it failed, for want of file descriptors mostly.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -57,6 +58,7 @@ pub(crate) struct Front {
     pub draining: CancellationToken,
     /// Whose the exclusive queues are.
     pub exclusive: Mutex<BTreeMap<TopicId, ConnectionId>>,
+    pub mailboxes: Mailboxes,
     next_connection: AtomicU64,
 }
 
@@ -82,6 +84,7 @@ impl AmqpFront {
             options,
             draining: CancellationToken::new(),
             exclusive: Mutex::default(),
+            mailboxes: Mailboxes::default(),
             next_connection: AtomicU64::new(0),
         };
         Ok(AmqpFront { listener, local_addr, front: Arc::new(front) })

@@ -16,5 +16,6 @@ mod errors;
 mod front;
 mod handshake;
 mod outbox;
+mod replies;
 
 pub use front::{AmqpFront, AmqpFrontOptions};

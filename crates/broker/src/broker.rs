@@ -237,22 +237,28 @@ impl Broker {
         }
     }
 
+    /// Whether the disk has room for more records. A front that can hold its publishers back does so where it has none.
+    pub fn has_disk_space(&self) -> bool {
+        self.node.has_disk_space()
+    }
+
     /// The topic of this name.
     pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic(name).map(|meta| self.topics.get(meta))
+        catalog.topic(name).map(|meta| self.topics.get(&catalog, meta))
     }
 
     /// The topic of this id.
     pub fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic_by_id(id).map(|meta| self.topics.get(meta))
+        catalog.topic_by_id(id).map(|meta| self.topics.get(&catalog, meta))
     }
 
     /// All topics in the order of their names.
     pub fn topics(&self) -> Vec<Arc<Topic>> {
         let Ok(meta) = self.meta() else { return Vec::new() };
-        meta.view().catalog().topics().iter().map(|meta| self.topics.get(meta)).collect()
+        let catalog = meta.view().catalog();
+        catalog.topics().iter().map(|meta| self.topics.get(&catalog, meta)).collect()
     }
 
     /// A partition of a topic. Being led by another node is no error here: asking the partition is.

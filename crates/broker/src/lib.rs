@@ -9,6 +9,7 @@
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
 //! * [`sessions`]: who is connected, as the fronts tell.
+//! * [`streams`]: reading topics record by record, by offset.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
@@ -32,6 +33,7 @@ mod read;
 mod reconcile;
 mod retention;
 pub mod sessions;
+pub mod streams;
 mod topics;
 pub mod topology;
 mod upkeep;

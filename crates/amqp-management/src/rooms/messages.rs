@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, delivered, expires_after, take_copies};
+use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, delivered, expires_after, take_copies};
 use weir_amqp_wire::ReplyCode;
 use weir_broker::Broker;
-use weir_broker::queues::{Place, QueueDelivery};
+use weir_broker::queues::{Place, QueueDelivery, keys_header};
 use weir_broker::topology::QueueInfo;
 use weir_model::batch::{BatchBuilder, Header};
 use weir_model::queue::QueueKind;
@@ -99,13 +99,13 @@ fn check(ask: &Ask, namespace: &str, exchange: &str, message: &Message) -> Resul
 /// Finds a message's queues, and returns when it is durable in all of them. Whether there are any.
 async fn route(broker: Arc<Broker>, named: Named, mut message: Message) -> Result<bool> {
     let Named { namespace, name } = &named;
-    let copies = take_copies(&mut message.properties)
+    let Copies { copies, blind } = take_copies(&mut message.properties)
         .map_err(|error| Failure::amqp(ReplyCode::PreconditionFailed, error))?;
     let random = u64::from_le_bytes(broker.random_bytes().first_chunk().copied().unwrap_or_default());
     let mut route = Route::new();
     {
         let mut keys: Vec<&[u8]> = vec![&message.routing_key.as_bytes()[..]];
-        keys.extend(copies.iter().map(|key| &key[..]));
+        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
         let asked = Asked::new(&message.properties);
         let routed = Routed { properties: &asked, random, ..Routed::new(name, &keys) };
         // It may have gone since it was looked for.
@@ -122,6 +122,9 @@ async fn route(broker: Arc<Broker>, named: Named, mut message: Message) -> Resul
     if let Some(after) = expires {
         let value = Some(Bytes::copy_from_slice(&now.saturating_add(after).to_be_bytes()));
         record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
+    }
+    if !copies.is_empty() {
+        record.headers.push(keys_header(&copies));
     }
     let mut batch = BatchBuilder::new();
     batch.push(now, None, record.value.as_deref(), &record.headers);
@@ -187,6 +190,13 @@ pub(super) async fn get(ask: Ask, named: Named) -> Result<Answer> {
     };
     if wanted.count > MESSAGES_MAX {
         return Err(Failure::bad_request(format!("an answer has at most {MESSAGES_MAX} messages")));
+    }
+    if info.meta.kind == QueueKind::Stream {
+        let words = format!(
+            "basic.get not supported by stream queue '{}' in vhost '{}'",
+            named.name, named.namespace
+        );
+        return Err(Failure::amqp(ReplyCode::NotImplemented, words));
     }
     if info.arguments.single_active {
         let words = format!(

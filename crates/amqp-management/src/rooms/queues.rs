@@ -207,6 +207,12 @@ pub(super) async fn delete(ask: &Ask, named: &Named) -> Result<Answer> {
 
 pub(super) async fn purge(ask: &Ask, named: &Named) -> Result<Answer> {
     let info = find_to_change(ask, named)?;
+    if info.meta.kind == QueueKind::Stream {
+        let Named { namespace, name } = named;
+        return Err(Failure::bad_request(format!(
+            "queue.purge not supported by stream queue '{name}' in vhost '{namespace}'"
+        )));
+    }
     ask.broker.open_queue(&info).await?.purge().await?;
     Ok(Answer::Done)
 }

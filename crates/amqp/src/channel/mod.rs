@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weir_amqp_wire::{Assembler, BasicProperties, ShortStr};
 use weir_broker::queues::{ConsumerId, OwnerId, Place, QueueRef};
+use weir_broker::streams::StreamCredit;
 use weir_broker::topology::QueueInfo;
 use weir_model::TopicId;
 use weir_model::routing::Arguments;
@@ -17,7 +18,7 @@ pub(crate) use confirms::{Confirm, Confirms};
 pub(crate) use prefetch::SharedPrefetch;
 pub(crate) use unsettled::{UnknownTag, Unsettled};
 
-/// A delivery that its peer has to settle.
+/// A record that is leased to its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Leased {
     pub topic: TopicId,
@@ -25,6 +26,25 @@ pub(crate) struct Leased {
     pub place: Place,
     /// Through which consumer it came; none if it was asked for.
     pub consumer: Option<ConsumerKey>,
+}
+
+/// A delivery that its peer has to settle.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivered {
+    /// From a queue.
+    Leased(Leased),
+    /// From a stream, where settling it only lets another come.
+    Streamed(StreamCredit),
+}
+
+/// A consumer that reads by offset.
+#[derive(Debug)]
+pub(crate) struct StreamConsumer {
+    pub credit: StreamCredit,
+    /// What it reads, and with what it was declared, for whoever asks.
+    pub queue: String,
+    pub prefetch: u16,
+    pub arguments: Arguments,
 }
 
 /// A consumer within its connection.
@@ -49,6 +69,14 @@ pub(crate) struct Consumer {
     pub arguments: Arguments,
 }
 
+/// A consumer of direct replies.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyConsumer {
+    pub tag: ShortStr,
+    /// Where replies to it are published to.
+    pub mailbox: ShortStr,
+}
+
 /// A message that waits for a transaction to be committed.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -70,7 +98,7 @@ pub(crate) enum Mode {
     /// Keeps them until they are committed.
     Transaction {
         messages: Vec<Held>,
-        settlements: Vec<(Vec<Leased>, weir_model::subscription::Disposition)>,
+        settlements: Vec<(Vec<Delivered>, weir_model::subscription::Disposition)>,
     },
 }
 
@@ -81,8 +109,10 @@ pub(crate) struct Channel {
     pub assembler: Assembler,
     pub mode: Mode,
     pub confirms: Confirms,
-    pub unsettled: Unsettled<Leased>,
+    pub unsettled: Unsettled<Delivered>,
     pub consumers: BTreeMap<ShortStr, Consumer>,
+    pub streams: BTreeMap<ShortStr, StreamConsumer>,
+    pub reply_consumer: Option<ReplyConsumer>,
     /// Queues that this channel has leases of, or had.
     pub queues: BTreeMap<TopicId, QueueRef>,
     /// Messages that each consumer declared from now on gets before it settles any; 0 for no limit.
@@ -104,6 +134,8 @@ impl Channel {
             confirms: Confirms::default(),
             unsettled: Unsettled::default(),
             consumers: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            reply_consumer: None,
             queues: BTreeMap::new(),
             prefetch: 0,
             shared_prefetch: Arc::default(),

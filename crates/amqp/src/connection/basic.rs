@@ -5,16 +5,21 @@ use std::sync::Arc;
 use weir_amqp_message::{arguments, delivered};
 use weir_amqp_wire::methods::basic;
 use weir_amqp_wire::{ReplyCode, ShortStr};
-use weir_broker::queues::QueueDelivery;
+use weir_broker::queues::{
+    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, SubscribeError,
+};
+use weir_broker::topology::QueueInfo;
 use weir_dispatch::{Gate, NewConsumer};
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
 use super::declare::{text, whole};
+use super::streams::Source;
 use super::{Connection, Feed, NextDeliveries};
-use crate::channel::{Consumer, ConsumerKey, Leased, Mode};
+use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode};
 use crate::errors::Failure;
 use crate::handshake::generated;
+use crate::replies::REPLY_TO;
 
 /// What refusing a message comes to. Only `basic.reject` counts as a failure, as in RabbitMQ from 4.3 on.
 pub(super) fn refused(requeue: bool, failed: bool) -> Disposition {
@@ -43,18 +48,21 @@ impl Connection {
     }
 
     pub(super) async fn consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Failure> {
-        let name = text(&self.queue_name(number, &method.queue)?)?;
         let tag = match method.consumer_tag.is_empty() {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
-        if self.channels.values().any(|channel| channel.consumers.contains_key(&tag)) {
-            let words = format!("attempt to reuse consumer tag '{tag}'");
-            return Err(Failure::new(ReplyCode::NotAllowed, words));
+        self.check_tag_is_free(&tag)?;
+        if method.queue == REPLY_TO {
+            return self.consume_replies(number, tag, &method);
         }
-        let info = self.need_queue(&name)?;
+        let named = self.queue_name(number, &method.queue)?;
+        let name = text(&named)?;
+        let info = match self.source(&name)? {
+            Source::Queue(info) => info,
+            Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
+        };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
         let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
@@ -70,9 +78,8 @@ impl Connection {
         };
         let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
         let namespace = self.namespace.clone();
-        let (id, deliveries) = queue
-            .subscribe(consumer)
-            .await?
+        let (queue, subscribed) = self.subscribe(&info, consumer).await?;
+        let (id, deliveries) = subscribed
             .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
@@ -105,6 +112,8 @@ impl Connection {
 
     pub(super) async fn cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Failure> {
         let tag = method.consumer_tag.detached();
+        self.cancel_replies(number, Some(&tag));
+        self.channel(number)?.streams.remove(&tag);
         let consumer = self.channel(number)?.consumers.remove(&tag);
         if let Some(consumer) = consumer {
             let _ = consumer.queue.cancel(consumer.id).await;
@@ -170,12 +179,12 @@ impl Connection {
         let delivery_tag = if consumer.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased {
+            channel.unsettled.deliver(Delivered::Leased(Leased {
                 topic,
                 queue: consumer.queue.clone(),
                 place: delivery.place,
                 consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
-            })
+            }))
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
         let name = ShortStr::truncated(name);
@@ -197,7 +206,14 @@ impl Connection {
     pub(super) async fn get(&mut self, number: u16, method: basic::Get) -> Result<(), Failure> {
         let named = self.queue_name(number, &method.queue)?;
         let name = text(&named)?;
-        let info = self.need_queue(&name)?;
+        let info = match self.source(&name)? {
+            Source::Queue(info) => info,
+            Source::Stream(_) => {
+                let words =
+                    format!("basic.get not supported by stream '{name}' in vhost '{}'", self.namespace);
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+        };
         self.check_not_others(&info, &name)?;
         if info.arguments.single_active {
             let words = format!(
@@ -206,9 +222,9 @@ impl Connection {
             );
             return Err(Failure::new(ReplyCode::ResourceLocked, words));
         }
-        let queue = self.front.broker.open_queue(&info).await?;
         let owner = self.channel(number)?.owner;
-        let Some(delivery) = queue.get(owner, method.no_ack).await? else {
+        let (queue, got) = self.get_one(&info, owner, method.no_ack).await?;
+        let Some(delivery) = got else {
             self.send(number, basic::GetEmpty::default());
             return Ok(());
         };
@@ -219,7 +235,8 @@ impl Connection {
         let delivery_tag = if method.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased { topic, queue, place: delivery.place, consumer: None })
+            let leased = Leased { topic, queue, place: delivery.place, consumer: None };
+            channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
         let message = delivered(delivery, &named, info.meta.kind == QueueKind::Quorum);
@@ -234,6 +251,41 @@ impl Connection {
             return Err(Failure::new(ReplyCode::InternalError, error.to_string()));
         }
         Ok(())
+    }
+
+    /// Begins to consume. A queue that ends just then because nobody used it is begun again.
+    async fn subscribe(
+        &mut self,
+        info: &QueueInfo,
+        consumer: NewConsumer,
+    ) -> Result<(QueueRef, Result<(ConsumerId, QueueDeliveries), SubscribeError>), Failure> {
+        let queue = self.front.broker.open_queue(info).await?;
+        match queue.subscribe(consumer.clone()).await {
+            Ok(subscribed) => Ok((queue, subscribed)),
+            Err(QueueGone) => {
+                let queue = self.front.broker.open_queue(info).await?;
+                let subscribed = queue.subscribe(consumer).await?;
+                Ok((queue, subscribed))
+            }
+        }
+    }
+
+    /// The next record, as [`Connection::subscribe`].
+    async fn get_one(
+        &mut self,
+        info: &QueueInfo,
+        owner: OwnerId,
+        settled: bool,
+    ) -> Result<(QueueRef, Option<QueueDelivery>), Failure> {
+        let queue = self.front.broker.open_queue(info).await?;
+        match queue.get(owner, settled).await {
+            Err(GetError::Gone(QueueGone)) => {
+                let queue = self.front.broker.open_queue(info).await?;
+                let got = queue.get(owner, settled).await?;
+                Ok((queue, got))
+            }
+            got => Ok((queue, got?)),
+        }
     }
 
     pub(super) async fn settle(
@@ -254,9 +306,10 @@ impl Connection {
     }
 
     /// Gathers settlements, and gives consumers credit for them.
-    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
+    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Delivered>, disposition: Disposition) {
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let owner = channel.owner;
+        let settled: Vec<Leased> = settled.into_iter().filter_map(of_a_queue).collect();
         channel.shared_prefetch.settled(settled.len() as u32);
         if channel.shared_prefetch.is_limited() {
             channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
@@ -284,6 +337,17 @@ impl Connection {
             self.send(number, basic::RecoverOk {});
         }
         Ok(())
+    }
+}
+
+/// What was leased. What came from a stream only lets another record come.
+fn of_a_queue(delivered: Delivered) -> Option<Leased> {
+    match delivered {
+        Delivered::Leased(leased) => Some(leased),
+        Delivered::Streamed(credit) => {
+            credit.add(1);
+            None
+        }
     }
 }
 

@@ -8,12 +8,14 @@ use weir_broker::topology::{
     ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
     check_equivalent_exchange, check_not_reserved,
 };
-use weir_model::queue::QueueMeta;
+use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
 
 use super::Connection;
+use super::streams::Source;
 use crate::errors::Failure;
 use crate::handshake::generated;
+use crate::replies::is_mailbox;
 
 impl Connection {
     pub(super) async fn declare_exchange(
@@ -101,12 +103,20 @@ impl Connection {
     }
 
     pub(super) async fn declare_queue(&mut self, number: u16, method: queue::Declare) -> Result<(), Failure> {
+        if is_mailbox(method.queue.as_bytes()) {
+            return self.declare_mailbox(number, &method);
+        }
         let name = match method.queue.is_empty() {
             true if method.passive => self.queue_name(number, &method.queue)?,
             true => generated("amq.gen-", self.front.broker.random_bytes()),
             false => method.queue.detached(),
         };
         let named = text(&name)?;
+        if method.passive
+            && let Source::Stream(topic) = self.source(&named)?
+        {
+            return self.stream_declared(number, name, &topic, method.no_wait);
+        }
         let found = self.front.broker.find_queue(&self.namespace, &named)?;
         let (info, created) = match found {
             Some(info) => (info, false),
@@ -128,6 +138,9 @@ impl Connection {
         if !created && !method.passive {
             let wanted = queue_meta(&method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
+        }
+        if info.meta.kind == QueueKind::Stream {
+            return self.stream_declared(number, name, &info.topic, method.no_wait);
         }
         let queue = self.front.broker.open_queue(&info).await?;
         let QueueFigures { ready, consumers, .. } = queue.figures().await?;
@@ -152,8 +165,15 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
-        let figures = queue.figures().await?;
+        let figures = if info.meta.kind == QueueKind::Stream {
+            if method.if_unused || method.if_empty {
+                let words = "a stream can only be deleted whether or not it is used or empty";
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+            QueueFigures::default()
+        } else {
+            self.front.broker.open_queue(&info).await?.figures().await?
+        };
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
             return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' in use")));
@@ -186,8 +206,9 @@ impl Connection {
     pub(super) async fn bind_queue(&mut self, number: u16, method: queue::Bind) -> Result<(), Failure> {
         let name = self.queue_name(number, &method.queue)?;
         let named = text(&name)?;
-        let info = self.need_queue(&named)?;
-        self.check_not_others(&info, &named)?;
+        if let Source::Queue(info) = self.source(&named)? {
+            self.check_not_others(&info, &named)?;
+        }
         // With neither a queue nor a key the queue's name is the key.
         let key = if method.queue.is_empty() && method.routing_key.is_empty() {
             &name
@@ -211,7 +232,10 @@ impl Connection {
 
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        let info = self.need_queue(&name)?;
+        let Source::Queue(info) = self.source(&name)? else {
+            let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        };
         self.check_not_others(&info, &name)?;
         let purged = self.front.broker.open_queue(&info).await?.purge().await?;
         if !method.no_wait {

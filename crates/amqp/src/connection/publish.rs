@@ -1,9 +1,10 @@
 //! Class basic on its way in: messages are routed, gathered, published and confirmed; and transactions.
 
-use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, expires_after, take_copies};
+use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, expires_after, take_copies};
 use weir_amqp_wire::methods::{basic, confirm, tx};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
+use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_model::batch::{BatchBuilder, Header};
 use weir_model::subscription::Disposition;
@@ -48,11 +49,13 @@ impl Connection {
         if publish.immediate {
             return Err(Failure::new(ReplyCode::NotImplemented, "immediate=true"));
         }
+        let mut properties = content.properties;
+        self.fill_in_reply_to(number, &mut properties)?;
         let held = Held {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             mandatory: publish.mandatory,
-            properties: content.properties,
+            properties,
             body: content.body.into_contiguous(),
         };
         self.check_message(&held)?;
@@ -104,10 +107,13 @@ impl Connection {
     async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let copies = take_copies(&mut properties)?;
-        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len());
+        let Copies { copies, blind } = take_copies(&mut properties)?;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len() + blind.len());
         keys.push(routing_key.as_bytes());
-        keys.extend(copies.iter().map(|key| &key[..]));
+        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
+        if exchange.is_empty() {
+            self.reply(&keys, &properties, &body);
+        }
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
         let found = {
@@ -144,11 +150,14 @@ impl Connection {
             let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
             record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
         }
+        if !copies.is_empty() {
+            record.headers.push(keys_header(&copies));
+        }
         let fits = |batch: &Batch| {
             batch.number == number
                 && batch.builder.record_count() < BATCH_MESSAGES
                 && batch.builder.section_bytes() < BATCH_BYTES
-                && batch.destinations.are_those_of(&destinations)
+                && batch.destinations.may_go_with(&destinations)
         };
         if !self.batch.as_ref().is_some_and(fits) {
             self.flush_messages().await;
@@ -161,6 +170,9 @@ impl Connection {
         });
         batch.builder.push(now, None, record.value.as_deref(), &record.headers);
         batch.tags.extend(tag);
+        if batch.destinations.goes_alone() {
+            self.flush_messages().await;
+        }
         Ok(())
     }
 
@@ -209,7 +221,9 @@ impl Connection {
     /// Notes what became of messages.
     pub(super) fn confirm(&mut self, confirmed: Confirmed) {
         let Confirmed { number, owner, tags, result } = confirmed;
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !matches!(error, PublishError::QueueFull(_))
+        {
             tracing::warn!(%error, messages = tags.len(), "messages could not be published");
         }
         let Some(channel) = self.channels.get_mut(&number).filter(|channel| channel.owner == owner) else {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_model::SubscriptionId;
-use weir_model::queue::{DEFAULT_NAMESPACE, split_name};
+use weir_model::queue::{DEFAULT_NAMESPACE, QueueKind, split_name};
 
-use super::{QueueArguments, QueueInfo, TopologyError};
+use super::{QueueInfo, TopologyError};
 use crate::broker::Broker;
 use crate::errors::{LookupError, Unavailable};
 use crate::queues::QueueFigures;
@@ -24,14 +24,11 @@ impl Broker {
     pub fn queues(&self, namespace: Option<&str>) -> Result<Vec<QueueInfo>, Unavailable> {
         let catalog = self.meta()?.view().catalog();
         let queues = catalog.topics().into_iter().filter_map(|topic| {
-            let (of, name) = split_name(&topic.name);
-            if namespace.is_some_and(|namespace| namespace != of) {
+            if namespace.is_some_and(|namespace| namespace != split_name(&topic.name).0) {
                 return None;
             }
-            let meta = catalog.queue(topic.id).cloned()?;
             // What could be declared can be read.
-            let arguments = QueueArguments::read(name, meta.kind, &meta.arguments).ok()?;
-            Some(QueueInfo { topic: self.topics.get(&topic), meta, arguments })
+            QueueInfo::of(self.topics.get(&catalog, &topic)).ok()?
         });
         Ok(queues.collect())
     }
@@ -39,7 +36,8 @@ impl Broker {
     /// Begins to work on a queue that has work to do although nobody uses it: its records expire and go somewhere
     /// then, or it expires itself. Whoever declares a queue without using it asks for this.
     pub async fn wake_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<(), TopologyError> {
-        if queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some() {
+        let has_work = queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some();
+        if has_work && queue.meta.kind != QueueKind::Stream {
             self.open_queue(queue).await?;
         }
         Ok(())

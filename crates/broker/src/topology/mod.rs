@@ -7,7 +7,7 @@ mod publish;
 mod rules;
 mod transient;
 
-pub use arguments::{DeadLetters, InvalidArgument, Overflow, QueueArguments};
+pub use arguments::{DeadLetters, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms};
 pub use declare::{QueueInfo, TopologyError};
 pub use publish::{Destinations, RoutedPublishing, Unrouted};
 pub use rules::{

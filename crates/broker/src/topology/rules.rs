@@ -72,9 +72,6 @@ impl QueueDeclaration {
         if let Some(name) = NOT_SERVED.iter().find(|name| argument(&arguments, name).is_some()) {
             return Err(Undeclarable::NotServed(format!("the argument '{name}' is not served yet")));
         }
-        if kind == QueueKind::Stream {
-            return Err(Undeclarable::NotServed("streams are not served yet".into()));
-        }
         Ok(QueueMeta { kind, durable, auto_delete, exclusive, owner: None, lanes: Vec::new(), arguments })
     }
 }
@@ -89,11 +86,13 @@ pub fn check_queue_name(name: &str) -> Result<(), Undeclarable> {
 }
 
 /// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 4] =
-    ["x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication"];
+const NOT_SERVED: [&str; 1] = ["x-message-deduplication"];
 
 /// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 12] = [
+const COMPARED: [&str; 15] = [
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-dead-letter-strategy",
     "x-queue-type",
     "x-message-ttl",
     "x-expires",
