@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import time
 import uuid
 from urllib.parse import quote
@@ -397,7 +398,44 @@ def test_a_connection_is_closed_with_a_reason(api, http, connection):
     assert http("DELETE", f"connections/{quote(mine['name'], '')}").status_code == 404
 
 
-def test_a_blocked_channel_is_transactional(http, connection, queue):
+def test_kafkas_connections_are_seen_and_closed(http):
+    host, port = os.environ["SUITE_BOOTSTRAP"].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as client:
+        name = "{}:{} -> {}:{}".format(*client.getsockname(), *client.getpeername())
+        path = f"connections/{quote(name, '')}"
+        eventually(lambda: http("GET", path).status_code == 200)
+        found = http.get(path)
+        assert (found["protocol"], found["channels"]) == ("Kafka", 0) and "user" not in found
+        assert http("DELETE", path).status_code == 204
+        assert client.recv(1) == b""
+    eventually(lambda: http("GET", path).status_code == 404)
+
+
+def test_a_stream_is_seen_and_is_not_got_from(api, http):
+    name = f"s-{uuid.uuid4()}"
+    api.queue.declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    for number in range(3):
+        assert api.basic.publish(str(number), name) == {"routed": True}
+    found = http.get(f"queues/%2F/{name}")
+    assert (found["type"], found["messages"]) == ("stream", 3)
+    body = {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}
+    for method, path, more in (("POST", "get", {"json": body}), ("DELETE", "contents", {})):
+        response = http(method, f"queues/%2F/{name}/{path}", **more)
+        assert response.status_code == 400 and "stream" in response.json()["reason"]
+    api.queue.delete(name)
+
+
+def test_a_full_queue_refuses_over_http_too(api, http):
+    name = f"q-{uuid.uuid4()}"
+    api.queue.declare(name, durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    assert api.basic.publish("fits", name) == {"routed": True}
+    body = {"routing_key": name, "properties": {}, "payload": "too much", "payload_encoding": "string"}
+    response = http("POST", "exchanges/%2F/amq.default/publish", json=body)
+    assert response.status_code == 400 and "rejected" in response.json()["reason"]
+    api.queue.delete(name)
+
+
+def test_a_transaction_is_seen(http, connection, queue):
     channel = connection.channel()
     channel.tx_select()
     channel.basic_publish("", queue, b"one")

@@ -1,3 +1,5 @@
+// RabbitMQ's own Java client of its HTTP API, on Weir's management listener.
+
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -34,7 +36,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/** RabbitMQ's own Java client of its HTTP API, on Weir's management listener. */
 class ManagementTest {
     private static final int PATIENCE_SECONDS = 20;
 

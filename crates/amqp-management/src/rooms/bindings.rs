@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use weir_broker::topology::TopologyError;
 use weir_model::queue::split_name;
 use weir_model::routing::{BindingMeta, Destination, ROUTING_KEY_BYTES_MAX, check_arguments};
 
@@ -113,11 +114,15 @@ fn between(ask: &Ask, ends: &Ends) -> Result<Vec<Arc<BindingMeta>>> {
     exchanges::need(ask, &Named { namespace: namespace.clone(), name: source.clone() })?;
     let to = Named { namespace: namespace.clone(), name: destination.name().to_owned() };
     match destination {
-        Destination::Queue(_) => drop(queues::find(ask, &to)?),
+        // A topic that is no queue can be bound as well.
+        Destination::Queue(name) if !ask.broker.router(namespace)?.has_queue(name) => {
+            return Err(Failure::nothing_there());
+        }
+        Destination::Queue(_) => {}
         Destination::Exchange(_) => drop(exchanges::need(ask, &to)?),
     }
     if source.is_empty() {
-        let queue = matches!(destination, Destination::Queue(_));
+        let queue = matches!(destination, Destination::Queue(_)) && queues::find(ask, &to).is_ok();
         return Ok(queue.then(|| Arc::new(by_default(namespace, destination.name()))).into_iter().collect());
     }
     let mut bindings = ask.broker.router(namespace)?.bindings_to(destination);
@@ -168,12 +173,14 @@ pub(super) fn check(ask: &Ask, binding: &BindingMeta) -> Result<()> {
                 return Err(no_exchange(name));
             }
         }
-        Destination::Queue(name) => match ask.broker.find_queue(namespace, name)? {
-            None => return Err(Failure::not_found(format!("no queue '{name}' in vhost '{namespace}'"))),
-            Some(info) if info.meta.exclusive => {
+        Destination::Queue(name) => match ask.broker.find_queue(namespace, name) {
+            Ok(None) => return Err(Failure::not_found(format!("no queue '{name}' in vhost '{namespace}'"))),
+            Ok(Some(info)) if info.meta.exclusive => {
                 return Err(queues::locked(&Named { namespace: namespace.clone(), name: name.clone() }));
             }
-            Some(_) => {}
+            // A topic that is no queue can be bound as well.
+            Ok(Some(_)) | Err(TopologyError::NotAQueue(_)) => {}
+            Err(error) => return Err(error.into()),
         },
     }
     if router.exchange(source).is_none() {

@@ -137,7 +137,9 @@ fn exported_bindings(ask: &Ask, namespaces: &[String]) -> Result<Vec<Value>> {
             let leads_to_kept = match &binding.destination {
                 Destination::Exchange(name) => router.exchange(name).is_some(),
                 Destination::Queue(name) => {
-                    ask.broker.find_queue(namespace, name)?.is_some_and(|info| !info.meta.exclusive)
+                    // A topic that is no queue has no place in the document.
+                    let found = ask.broker.find_queue(namespace, name).ok().flatten();
+                    found.is_some_and(|info| !info.meta.exclusive)
                 }
             };
             if leads_to_kept {
@@ -347,7 +349,7 @@ fn check_bindings(ask: &Ask, import: &Import) -> Result<()> {
             Destination::Exchange(name) if !exchange(name) => return missing("exchange", name),
             Destination::Queue(name)
                 if !queues.contains(&(namespace, name.as_str()))
-                    && ask.broker.find_queue(namespace, name)?.is_none() =>
+                    && !router.has_queue(name) =>
             {
                 return missing("queue", name);
             }
