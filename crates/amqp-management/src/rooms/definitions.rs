@@ -348,8 +348,7 @@ fn check_bindings(ask: &Ask, import: &Import) -> Result<()> {
         match &binding.destination {
             Destination::Exchange(name) if !exchange(name) => return missing("exchange", name),
             Destination::Queue(name)
-                if !queues.contains(&(namespace, name.as_str()))
-                    && !router.has_queue(name) =>
+                if !queues.contains(&(namespace, name.as_str())) && !router.has_queue(name) =>
             {
                 return missing("queue", name);
             }
