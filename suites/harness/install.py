@@ -98,6 +98,11 @@ def kcat() -> Path:
     return debian_tool("kcat")
 
 
+def redis() -> Path:
+    """Debian's Redis, in which Celery keeps results."""
+    return debian_tool("redis-server")
+
+
 def strace() -> Path:
     """Debian's strace, which makes system calls fail or wait."""
     return debian_tool("strace")
@@ -127,7 +132,7 @@ def _sources(directory: Path, *patterns: str) -> str:
 
 
 def java_suite(name: str) -> tuple[str, Path]:
-    """The class path of the Java checks of this directory, with their compiled classes, and where the latter are."""
+    """The class path of the Java checks in a directory, with their compiled classes, and where the latter are."""
     directory = SUITES / name
     libraries = class_path(f"{name}-libraries", directory / "pom.xml")
 
@@ -139,7 +144,7 @@ def java_suite(name: str) -> tuple[str, Path]:
 
 
 def node_suite() -> Path:
-    """A directory with the Node client installed and the checks beside it, where imports find it."""
+    """A directory with the Node clients installed and the checks beside it, where imports find it."""
     directory = SUITES / "node"
 
     def install(target: Path) -> None:

@@ -115,6 +115,7 @@ impl From<TopologyError> for Failure {
                 Failure::not_found(error.to_string())
             }
             TopologyError::NotAQueue(_)
+            | TopologyError::Stream(_)
             | TopologyError::InUse(_)
             | TopologyError::Argument(_)
             | TopologyError::Binding(_) => Failure::bad_request(error.to_string()),

@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use weir_broker::Broker;
 use weir_http_server::{HttpServer, Peer, ServerOptions, refuse_other_sites};
+use weir_socket::Listener;
 
 use crate::ask::{Ask, Query};
 use crate::failure::{Failure, Result};
@@ -81,14 +82,19 @@ pub(crate) enum Answer {
 }
 
 impl ManagementFront {
-    /// Opens the listener. Port 0 takes a free one; see [`ManagementFront::local_addr`].
+    /// Opens a listener for TCP. Port 0 takes a free one; see [`ManagementFront::local_addr`].
     pub async fn bind(
         addr: SocketAddr,
         broker: Arc<Broker>,
         options: ManagementOptions,
     ) -> io::Result<ManagementFront> {
+        Ok(ManagementFront::on(Listener::bind(addr, None).await?, broker, options))
+    }
+
+    /// The front on a listener that is open.
+    pub fn on(listener: Listener, broker: Arc<Broker>, options: ManagementOptions) -> ManagementFront {
         let ManagementOptions { body_bytes_max, bodies_max, body_within, server } = options;
-        let server = HttpServer::bind(addr, server).await?;
+        let server = HttpServer::on(listener, server);
         let front = Front {
             broker,
             doorkeeper: Arc::new(DefaultUser),
@@ -96,7 +102,7 @@ impl ManagementFront {
             body_bytes_max,
             body_within,
         };
-        Ok(ManagementFront { server, front: Arc::new(front) })
+        ManagementFront { server, front: Arc::new(front) }
     }
 
     /// Where it listens.

@@ -27,12 +27,12 @@ pub fn delivered(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Mes
     message
 }
 
-/// The message that a record of this queue or topic is, with the deaths that it died.
-pub fn message_of(mut record: Record, queue: &ShortStr) -> Message {
+/// The message that a record of this topic is, with the deaths that it died.
+pub fn message_of(mut record: Record, topic: &ShortStr) -> Message {
     let deaths = Deaths::of(&record);
     let has_copies = record.headers.iter().any(|header| header.key == KEYS_HEADER);
     record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
-    let mut message = Message::from_record(record, queue);
+    let mut message = Message::from_record(record, topic);
     if let Some(deaths) = deaths {
         let headers = message.properties.headers.get_or_insert_with(Table::new);
         // The queue that it died in said where it goes.

@@ -16,7 +16,7 @@ pub struct NotAList(pub &'static str);
 pub struct Copies {
     /// Its header `CC`.
     pub copies: Vec<Bytes>,
-    /// Its header `BCC`, which its readers do not see.
+    /// Its header `BCC`, which is nobody's business but the broker's.
     pub blind: Vec<Bytes>,
 }
 

@@ -5,11 +5,15 @@ mod blocking;
 mod close;
 mod declare;
 mod describe;
+mod permission;
 mod publish;
+mod queues;
 mod replies;
 mod streams;
+mod transactions;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +22,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
@@ -28,14 +32,15 @@ use weir_amqp_wire::{
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
 use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
 use weir_broker::streams::{StreamRecord, StreamRecords};
+use weir_broker::{Access, Broker, Forbidden, Pass, Peer};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
 use weir_router::Router;
 
 use crate::channel::{Channel, ConsumerKey, Leased};
 use crate::errors::Failure;
-use crate::front::{ConnectionId, DefaultUser, Front};
-use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
+use crate::front::{ConnectionId, Front};
+use crate::handshake::{self, Agreed, Client, Credentials, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
 use crate::replies::{REPLIES_WAITING_MAX, Reply};
 pub(crate) use describe::Ends;
@@ -49,6 +54,8 @@ const CLOSING: Duration = Duration::from_secs(5);
 
 /// How often a client that is blocked is looked at.
 const BLOCKED_STEP: Duration = Duration::from_millis(200);
+/// How long a client waits that was refused and does not read why, so that it does not try again at once (RabbitMQ's).
+const REFUSED: Duration = Duration::from_secs(3);
 
 /// Heartbeats that a peer may miss.
 const HEARTBEATS_MISSED: u32 = 2;
@@ -62,14 +69,16 @@ type NextRecords = Pin<Box<dyn Future<Output = (StreamFeed, Option<Vec<StreamRec
 /// Why a connection ends.
 #[derive(Debug)]
 enum Ended {
-    /// The peer closed it, as it should or not.
-    ByPeer,
+    /// The peer is gone.
+    Gone,
+    /// The peer closes it as it should, and waits to be told that it is.
+    Closed,
     /// We do: the peer is told why.
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
     Silent,
     /// An operator closed it, for this reason.
-    Closed(String),
+    Ordered(String),
     /// The broker stops.
     Draining,
 }
@@ -82,6 +91,11 @@ pub(super) struct Connection {
     client: Client,
     agreed: Agreed,
     namespace: String,
+    /// What the client may do here.
+    pass: Pass,
+    /// As of which users and permissions.
+    access: Access,
+    access_changed: watch::Receiver<()>,
     out: Writer,
     outbox: Outbox,
     channels: BTreeMap<u16, Channel>,
@@ -151,16 +165,16 @@ where
     let writing = tokio::spawn(writing);
     let mut buffer = BytesMut::new();
     let mut out = Writer::new(FRAME_MAX);
-    let gatekeeper = DefaultUser { over_loopback: peer.ip().is_loopback() };
-    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &gatekeeper);
+    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &front.broker, peer);
     match tokio::time::timeout(front.options.handshake, opening).await {
-        Ok(Some((client, agreed, namespace))) => {
+        Ok(Some(Opened { client, agreed, namespace, pass, access })) => {
             out.set_frame_max(agreed.frame_max);
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
-            let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
             let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+            let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
+            let access_changed = front.broker.on_access_change();
             let mut connection = Connection {
                 id: front.new_connection(),
                 seat: front.broker.open_session(facts, counters),
@@ -168,6 +182,9 @@ where
                 client,
                 agreed,
                 namespace,
+                pass,
+                access,
+                access_changed,
                 out,
                 outbox,
                 channels: BTreeMap::new(),
@@ -191,11 +208,24 @@ where
         }
         Ok(None) => {
             outbox.send(out.take());
+            // Whoever is refused sees the end of the stream behind what it is told.
+            drop(outbox);
+            let _ =
+                tokio::time::timeout(CLOSING, close::until_closed(&mut read, &mut buffer, FRAME_MAX)).await;
         }
         Err(_) => tracing::warn!(%peer, "the connection was not opened in time"),
     }
     // What was sent last still goes out.
     let _ = tokio::time::timeout(CLOSING, writing).await;
+}
+
+/// What a handshake comes to.
+struct Opened {
+    client: Client,
+    agreed: Agreed,
+    namespace: String,
+    pass: Pass,
+    access: Access,
 }
 
 /// The handshake; none if the connection is to be closed, with what the peer is told in `out`.
@@ -204,8 +234,9 @@ async fn open<R: AsyncRead + Unpin>(
     buffer: &mut BytesMut,
     out: &mut Writer,
     outbox: &Outbox,
-    gatekeeper: &DefaultUser,
-) -> Option<(Client, Agreed, String)> {
+    broker: &Broker,
+    peer: SocketAddr,
+) -> Option<Opened> {
     while buffer.len() < PROTOCOL_HEADER_BYTES {
         if read.read_buf(buffer).await.ok()? == 0 {
             return None;
@@ -222,60 +253,98 @@ async fn open<R: AsyncRead + Unpin>(
     }
     out.method(0, handshake::start()).ok()?;
     let mut state = Handshake::Started;
-    let mut takes_refusal = false;
     loop {
         outbox.send(out.take());
         let frame = next_frame(read, buffer, FRAME_MAX).await?;
         let method = match frame {
             Ok(Frame { frame_type: FrameType::Heartbeat, .. }) => continue,
-            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload),
+            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload)
+                .map_err(|error| Failure::new(ReplyCode::SyntaxError, error.to_string())),
             Ok(_) => return None,
-            Err(failure) => {
-                refuse(out, &failure, true);
-                return None;
-            }
+            Err(failure) => Err(failure),
         };
-        let method = match method {
-            Ok(method) => method,
-            Err(error) => {
-                refuse(out, &Failure::new(ReplyCode::SyntaxError, error.to_string()), true);
-                return None;
+        let next = match method.and_then(|method| state.take(method)) {
+            Ok(Handshake::Claimed(credentials)) => {
+                let (user, password) = (credentials.client.user.clone(), credentials.password.clone());
+                match broker.authenticate(&user, password, Peer::from(peer.ip())).await {
+                    Ok(_) => {
+                        let (next, tune) = credentials.admit();
+                        out.method(0, tune).ok()?;
+                        Ok(next)
+                    }
+                    Err(denied) => {
+                        tracing::warn!(%peer, "a log-in was refused: {denied}");
+                        return turn_away(read, buffer, out, outbox, &credentials).await;
+                    }
+                }
             }
+            Ok(Handshake::Wanted(client, agreed, namespace)) => {
+                match enter(broker, &client, &namespace, peer) {
+                    Ok((pass, access)) => {
+                        out.method(0, connection::OpenOk::default()).ok()?;
+                        outbox.send(out.take());
+                        return Some(Opened { client, agreed, namespace, pass, access });
+                    }
+                    Err(failure) => Err(failure),
+                }
+            }
+            other => other,
         };
-        if let Method::ConnectionStartOk(ok) = &method {
-            takes_refusal = handshake::takes_refusal(ok);
-        }
-        match state.take(method, gatekeeper) {
-            Ok((next, answer)) => {
-                if let Some(answer) = answer {
-                    out.method(0, answer).ok()?;
-                }
-                if let Handshake::Open(client, agreed, namespace) = next {
-                    outbox.send(out.take());
-                    return Some((client, agreed, namespace));
-                }
-                state = next;
-            }
+        match next {
+            Ok(next) => state = next,
             Err(failure) => {
-                tracing::warn!("a connection was refused: {}", failure.words);
-                refuse(out, &failure, takes_refusal || failure.code != ReplyCode::AccessRefused);
+                tracing::warn!(%peer, "a connection was refused: {}", failure.words);
+                refuse(out, &failure);
                 return None;
             }
         }
     }
 }
 
-/// Tells a peer why its connection is not opened, if it reads that.
-fn refuse(out: &mut Writer, failure: &Failure, told: bool) {
-    if told {
-        let close = connection::Close {
-            reply_code: failure.code.number(),
-            reply_text: failure.code.text(&failure.words),
-            class_id: 0,
-            method_id: 0,
-        };
-        let _ = out.method(0, close);
+/// What a client may do in the namespace that it wants to work in.
+fn enter(
+    broker: &Broker,
+    client: &Client,
+    namespace: &str,
+    peer: SocketAddr,
+) -> Result<(Pass, Access), Failure> {
+    let access = broker.access();
+    if access.namespace(namespace).is_none() {
+        return Err(Failure::new(ReplyCode::NotAllowed, format!("vhost {namespace} not found")));
     }
+    // The user may have been deleted since the log-in.
+    let forbidden = || Forbidden::Namespace { namespace: namespace.to_owned(), user: client.user.clone() };
+    let identity = access.identify(&client.user, Peer::from(peer.ip())).map_err(|_| forbidden())?;
+    let pass = identity.enter(namespace)?;
+    Ok((pass, access))
+}
+
+/// The credentials are wrong. A client that reads that is told; any other waits, and sees the connection close.
+async fn turn_away<R: AsyncRead + Unpin>(
+    read: &mut R,
+    buffer: &mut BytesMut,
+    out: &mut Writer,
+    outbox: &Outbox,
+    credentials: &Credentials,
+) -> Option<Opened> {
+    if credentials.client.takes_refusal {
+        refuse(out, &credentials.refuse());
+        outbox.send(out.take());
+    }
+    let closed = async { while let Some(Ok(_)) = next_frame(read, buffer, FRAME_MAX).await {} };
+    let _ = tokio::time::timeout(REFUSED, closed).await;
+    None
+}
+
+/// Tells a peer why its connection is not opened.
+fn refuse(out: &mut Writer, failure: &Failure) {
+    let close = connection::Close {
+        reply_code: failure.code.number(),
+        reply_text: failure.code.text(&failure.words),
+        class_id: 0,
+        method_id: 0,
+    };
+    let _ = out.method(0, close);
 }
 
 /// The next frame; none if the peer is gone.
@@ -311,15 +380,15 @@ impl Connection {
             self.flush().await;
             let is_full = self.outbox.is_full();
             let is_blocked = self.blocked.is_some();
-            if is_blocked {
-                // What it sends is not read, its heartbeats included.
+            if is_full || is_blocked {
+                // Nothing is read meanwhile, its heartbeats included: it is not silent.
                 heard_at = Instant::now();
             }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
                 ask = self.seat.asked() => match ask {
-                    SessionAsk::Close(reason) => return Ended::Closed(reason),
+                    SessionAsk::Close(reason) => return Ended::Ordered(reason),
                     // Whoever asked may have gone.
                     SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
                 },
@@ -328,7 +397,7 @@ impl Connection {
                         self.seat.counters().received(bytes);
                         heard_at = Instant::now();
                     }
-                    _ => return Ended::ByPeer,
+                    _ => return Ended::Gone,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
@@ -336,6 +405,8 @@ impl Connection {
                 Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
                 () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
+                // It is looked at before the next frame is.
+                Ok(()) = self.access_changed.changed() => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {
                     if heard_at.elapsed() > beat * HEARTBEATS_MISSED {
                         return Ended::Silent;
@@ -344,7 +415,7 @@ impl Connection {
                 }
             }
             if self.outbox.is_gone() {
-                return Ended::ByPeer;
+                return Ended::Gone;
             }
         }
     }
@@ -352,6 +423,7 @@ impl Connection {
     /// Carries out everything that has come.
     async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
         self.router = None;
+        self.renew_pass()?;
         if !self.go_on_publishing().await? {
             return Ok(());
         }
@@ -381,11 +453,8 @@ impl Connection {
         let method = Method::decode(frame.payload)
             .map_err(|error| Ended::Failed(Failure::new(ReplyCode::SyntaxError, error.to_string()), 0, 0))?;
         match method {
-            Method::ConnectionClose(_) => {
-                self.send(0, connection::CloseOk {});
-                Err(Ended::ByPeer)
-            }
-            Method::ConnectionCloseOk(_) => Err(Ended::ByPeer),
+            Method::ConnectionClose(_) => Err(Ended::Closed),
+            Method::ConnectionCloseOk(_) => Err(Ended::Gone),
             Method::ConnectionUpdateSecret(_) => {
                 self.send(0, connection::UpdateSecretOk {});
                 Ok(())
@@ -594,6 +663,16 @@ impl Connection {
         for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
             let _ = queue.add_credit(key.id, credit).await;
         }
+    }
+
+    /// Lets settlements go that are gathered, and returns when they are durable.
+    async fn settle_durably(&mut self) {
+        for settling in std::mem::take(&mut self.settlements) {
+            // With a queue that is gone went what was in it.
+            let Settling { queue, owner, places, disposition, .. } = settling;
+            let _ = queue.settle_durably(owner, places, disposition).await;
+        }
+        self.flush_settlements().await;
     }
 
     /// Gathers a settlement with others that go the same way.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use weir_cluster::{Clock, Node, ShardHandle};
 use weir_model::{ShardId, TopicId};
 
+use crate::access::Gate;
 use crate::admin::Flights;
 use crate::errors::{LookupError, Unavailable};
 use crate::groups::Groups;
@@ -34,6 +35,7 @@ pub struct Broker {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: BrokerOptions,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) gate: Gate,
     pub(crate) topics: TopicCache,
     pub(crate) ids: IdSource,
     pub(crate) producer_ids: ProducerIds,
@@ -88,11 +90,14 @@ impl Broker {
         options.check()?;
         node.ready().await.map_err(Unavailable::from)?;
         let metrics = Metrics::new();
+        let ids = IdSource::new(options.seed);
+        let gate = Gate::new(options.access.clone(), ids.secret());
         let broker = Arc::new_cyclic(|myself| Broker {
             myself: myself.clone(),
             unfinished: Notify::new(),
             topics: TopicCache::new(options.defaults.clone()),
-            ids: IdSource::new(options.seed),
+            gate,
+            ids,
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
             queues: Queues::default(),

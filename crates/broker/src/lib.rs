@@ -5,6 +5,7 @@
 //! that owns the matter, and is answered when that command is applied.
 //!
 //! * [`Broker`]: the one value that fronts hold.
+//! * [`Broker::access`], [`Broker::authenticate`]: who a client is, and what it may do.
 //! * [`Topic`], [`PartitionRef`]: what records go to and come from.
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
@@ -14,6 +15,7 @@
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
 
+mod access;
 mod admin;
 mod blocking;
 mod broker;
@@ -39,6 +41,7 @@ pub mod topology;
 mod upkeep;
 mod wait;
 
+pub use access::AccessError;
 pub use admin::CreateTopic;
 pub use broker::{Broker, StartError};
 pub use configs::{ConfigEntry, ConfigSource};
@@ -51,4 +54,8 @@ pub use publish::{Acks, Published, Publishing};
 pub use read::{ListedOffset, OffsetQuery, PartitionRef, Piece, Records};
 pub use topics::Topic;
 pub use wait::{ArrivalMark, FetchWait};
+pub use weir_access::{
+    Access, AccessOptions, Action, Denied, Forbidden, Identity, Operation, Parties, Pass, Peer,
+    ScramCredential, ScramHash,
+};
 pub use weir_shard::FileRange;

@@ -75,8 +75,8 @@ impl TopicCache {
         }
         let settings = Arc::new(effective(&self.defaults, meta));
         let queue = catalog.queue(meta.id).map(|queue| {
-            let (_, name) = split_name(&meta.name);
-            let arguments = QueueArguments::read(name, queue.kind, &queue.arguments);
+            let (namespace, name) = split_name(&meta.name);
+            let arguments = QueueArguments::read(namespace, name, queue.kind, &queue.arguments);
             Arc::new(QueueFacts { meta: queue.clone(), arguments })
         });
         let topic = Arc::new(Topic { meta: meta.clone(), settings, queue });

@@ -1,11 +1,10 @@
 //! Serving a router on a listener until told to stop.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
+use weir_socket::Listener;
 
 use crate::limits::{LimitedListener, Peer};
 
@@ -33,22 +32,19 @@ impl Default for ServerOptions {
 /// A server, listening.
 #[derive(Debug)]
 pub struct HttpServer {
-    listener: TcpListener,
-    local_addr: SocketAddr,
+    listener: Listener,
     options: ServerOptions,
 }
 
 impl HttpServer {
-    /// Opens the listener. Port 0 takes a free one; see [`HttpServer::local_addr`].
-    pub async fn bind(addr: SocketAddr, options: ServerOptions) -> io::Result<HttpServer> {
-        let listener = TcpListener::bind(addr).await?;
-        let local_addr = listener.local_addr()?;
-        Ok(HttpServer { listener, local_addr, options })
+    /// A server on a listener that is open.
+    pub fn on(listener: Listener, options: ServerOptions) -> HttpServer {
+        HttpServer { listener, options }
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.listener.local_addr()
     }
 
     /// Serves until `shutdown` resolves, then accepts nothing more, finishes what is under way, and returns;

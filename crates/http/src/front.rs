@@ -12,7 +12,9 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use weir_broker::Broker;
 use weir_http_server::{HttpServer, ServerOptions, refuse_other_sites};
+use weir_socket::Listener;
 
+use crate::access;
 use crate::api;
 use crate::error::ApiError;
 use crate::health;
@@ -56,11 +58,16 @@ pub struct HttpFront {
 }
 
 impl HttpFront {
-    /// Opens the listener. Port 0 takes a free one; see [`HttpFront::local_addr`].
+    /// Opens a listener for TCP. Port 0 takes a free one; see [`HttpFront::local_addr`].
     pub async fn bind(addr: SocketAddr, broker: Arc<Broker>, options: HttpOptions) -> io::Result<HttpFront> {
+        Ok(HttpFront::on(Listener::bind(addr, None).await?, broker, options))
+    }
+
+    /// The front on a listener that is open.
+    pub fn on(listener: Listener, broker: Arc<Broker>, options: HttpOptions) -> HttpFront {
         let HttpOptions { body_bytes_max, connections_max, idle, drain, config } = options;
-        let server = HttpServer::bind(addr, ServerOptions { connections_max, idle, drain }).await?;
-        Ok(HttpFront { server, front: Arc::new(Front { broker, config }), body_bytes_max })
+        let server = HttpServer::on(listener, ServerOptions { connections_max, idle, drain });
+        HttpFront { server, front: Arc::new(Front { broker, config }), body_bytes_max }
     }
 
     /// Where it listens.
@@ -83,7 +90,8 @@ pub(crate) fn router(front: Arc<Front>, body_bytes_max: usize) -> Router {
         .nest("/api/v1", api::routes())
         .fallback(async || ApiError::no_such_path())
         .method_not_allowed_fallback(async || ApiError::no_such_method())
-        // Nobody has to authenticate here.
+        .layer(middleware::from_fn_with_state(front.clone(), access::guard))
+        // A browser sends the credentials that it knows by itself, or none are asked for.
         .layer(middleware::from_fn(|request, next| {
             refuse_other_sites(request, next, || ApiError::other_site().into_response())
         }))

@@ -293,7 +293,8 @@ fn read(ask: &Ask, document: &Map<String, Value>, namespace: Option<&str>) -> Re
             arguments: json::arguments(item, "arguments")?,
         };
         let declaration = queues::with_kind(declaration, json::some_text(item, "type")?);
-        let meta = declaration.meta().map_err(|error| named(error.into(), "queue", &name))?;
+        let meta =
+            declaration.meta(&namespace, &name).map_err(|error| named(error.into(), "queue", &name))?;
         import.queues.push((Named { namespace, name }, meta));
     }
     for item in bindings {

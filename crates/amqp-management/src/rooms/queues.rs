@@ -171,7 +171,7 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
         exclusive: false,
         arguments: json::arguments(&body, "arguments")?,
     };
-    let wanted = declaration.meta()?;
+    let wanted = declaration.meta(namespace, name)?;
     let (there, created) = match ask.broker.find_queue(namespace, name)? {
         Some(there) => (there, false),
         None => {

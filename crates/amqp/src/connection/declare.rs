@@ -3,11 +3,12 @@
 use weir_amqp_message::arguments;
 use weir_amqp_wire::methods::{exchange, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::QueueFigures;
+use weir_broker::queues::{QueueFigures, QueueRef};
 use weir_broker::topology::{
     ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
     check_equivalent_exchange, check_not_reserved,
 };
+use weir_broker::{Operation, Parties};
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
 
@@ -24,16 +25,15 @@ impl Connection {
         method: exchange::Declare,
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
+        let operation = match method.passive {
+            true => Operation::ExchangeDeclarePassive,
+            false => Operation::ExchangeDeclare,
+        };
+        self.check(operation, Parties::one(&name))?;
         let known = self.router()?.exchange(&name).cloned();
         match known {
-            None if name.is_empty() && method.passive => {}
+            _ if name.is_empty() => return Err(on_default_exchange()),
             None if method.passive => return Err(Failure::no_exchange(&name, &self.namespace)),
-            None if name.is_empty() => {
-                return Err(Failure::new(
-                    ReplyCode::AccessRefused,
-                    "operation not permitted on the default exchange",
-                ));
-            }
             Some(_) if method.passive => {}
             known => {
                 let declaration = ExchangeDeclaration {
@@ -48,6 +48,10 @@ impl Connection {
                     Some(known) => ExchangeMeta::clone(&known),
                     None => {
                         check_not_reserved("exchange", &name)?;
+                        if let Some(alternate) = &wanted.alternate_exchange {
+                            let parties = Parties::two(&name, alternate);
+                            self.check(Operation::ExchangeDeclareAlternate, parties)?;
+                        }
                         self.router = None;
                         self.front.broker.declare_exchange(wanted.clone()).await?
                     }
@@ -68,10 +72,10 @@ impl Connection {
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
         if name.is_empty() {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
+            return Err(on_default_exchange());
         }
         check_not_reserved("exchange", &name)?;
+        self.check(Operation::ExchangeDelete, Parties::one(&name))?;
         self.router = None;
         self.front.broker.delete_exchange(&self.namespace, &name, method.if_unused).await?;
         if !method.no_wait {
@@ -82,7 +86,8 @@ impl Connection {
 
     pub(super) async fn bind_exchange(&mut self, number: u16, method: exchange::Bind) -> Result<(), Failure> {
         let destination = Destination::Exchange(text(&method.destination)?);
-        self.bind(destination, &method.source, &method.routing_key, &method.arguments).await?;
+        let (source, key, table) = (&method.source, &method.routing_key, &method.arguments);
+        self.bind(Operation::ExchangeBind, destination, source, key, table).await?;
         if !method.no_wait {
             self.send(number, exchange::BindOk {});
         }
@@ -95,7 +100,8 @@ impl Connection {
         method: exchange::Unbind,
     ) -> Result<(), Failure> {
         let destination = Destination::Exchange(text(&method.destination)?);
-        self.unbind(destination, &method.source, &method.routing_key, &method.arguments).await?;
+        let (source, key, table) = (&method.source, &method.routing_key, &method.arguments);
+        self.unbind(Operation::ExchangeUnbind, destination, source, key, table).await?;
         if !method.no_wait {
             self.send(number, exchange::UnbindOk {});
         }
@@ -106,12 +112,18 @@ impl Connection {
         if is_mailbox(method.queue.as_bytes()) {
             return self.declare_mailbox(number, &method);
         }
-        let name = match method.queue.is_empty() {
-            true if method.passive => self.queue_name(number, &method.queue)?,
+        let asked = text(&method.queue)?;
+        let is_generated = asked.is_empty() && !method.passive;
+        let name = match is_generated {
             true => generated("amq.gen-", self.front.broker.random_bytes()),
-            false => method.queue.detached(),
+            false => ShortStr::truncated(&asked),
         };
         let named = text(&name)?;
+        let operation = match method.passive {
+            true => Operation::QueueDeclarePassive,
+            false => Operation::QueueDeclare,
+        };
+        self.check(operation, Parties::one(&named))?;
         if method.passive
             && let Source::Stream(topic) = self.source(&named)?
         {
@@ -122,10 +134,19 @@ impl Connection {
             Some(info) => (info, false),
             None if method.passive => return Err(Failure::no_queue(&named, &self.namespace)),
             None => {
-                if !method.queue.is_empty() {
+                if !is_generated {
                     check_not_reserved("queue", &named)?;
                 }
-                let meta = queue_meta(&method)?;
+                let meta = queue_meta(&self.namespace, &named, &method)?;
+                if is_generated && meta.kind != QueueKind::Classic {
+                    let words =
+                        format!("Cannot declare a server-named queue for type rabbit_{}_queue", meta.kind);
+                    return Err(Failure::precondition(words));
+                }
+                if let Some(exchange) = method.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
+                {
+                    self.check(Operation::QueueDeclareDeadLetter, Parties::two(&named, exchange))?;
+                }
                 self.router = None;
                 self.front.broker.create_queue(&self.namespace, &named, meta).await?
             }
@@ -136,14 +157,14 @@ impl Connection {
         }
         self.check_not_others(&info, &named)?;
         if !created && !method.passive {
-            let wanted = queue_meta(&method)?;
+            let wanted = queue_meta(&self.namespace, &named, &method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
         }
         if info.meta.kind == QueueKind::Stream {
             return self.stream_declared(number, name, &info.topic, method.no_wait);
         }
-        let queue = self.front.broker.open_queue(&info).await?;
-        let QueueFigures { ready, consumers, .. } = queue.figures().await?;
+        let figures = self.ask_queue(&named, |queue| async move { queue.figures().await }).await?.2;
+        let QueueFigures { ready, consumers, .. } = figures;
         self.channel(number)?.last_queue = Some(name.clone());
         if !method.no_wait {
             let message_count = u32::try_from(ready).unwrap_or(u32::MAX);
@@ -157,6 +178,7 @@ impl Connection {
 
     pub(super) async fn delete_queue(&mut self, number: u16, method: queue::Delete) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        self.check(Operation::QueueDelete, Parties::one(&name))?;
         let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? else {
             // RabbitMQ takes what is not there for deleted.
             if !method.no_wait {
@@ -165,14 +187,22 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let figures = if info.meta.kind == QueueKind::Stream {
-            if method.if_unused || method.if_empty {
-                let words = "a stream can only be deleted whether or not it is used or empty";
+        for (asked, flag) in [(method.if_unused, "if-unused"), (method.if_empty, "if-empty")] {
+            if asked && info.meta.kind != QueueKind::Classic {
+                let words = format!(
+                    "cannot delete queue '{name}' in vhost '{}'. queue.delete operations with {flag} flag set are not \
+                     supported by {} queues",
+                    self.namespace, info.meta.kind
+                );
                 return Err(Failure::new(ReplyCode::NotImplemented, words));
             }
-            QueueFigures::default()
+        }
+        let (info, figures) = if info.meta.kind == QueueKind::Stream {
+            (info, QueueFigures::default())
         } else {
-            self.front.broker.open_queue(&info).await?.figures().await?
+            let figures = |queue: QueueRef| async move { queue.figures().await };
+            let (info, _, figures) = self.ask_queue(&name, figures).await?;
+            (info, figures)
         };
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
@@ -206,6 +236,7 @@ impl Connection {
     pub(super) async fn bind_queue(&mut self, number: u16, method: queue::Bind) -> Result<(), Failure> {
         let name = self.queue_name(number, &method.queue)?;
         let named = text(&name)?;
+        self.check_binding(Operation::QueueBind, &named, &method.exchange)?;
         if let Source::Queue(info) = self.source(&named)? {
             self.check_not_others(&info, &named)?;
         }
@@ -215,7 +246,8 @@ impl Connection {
         } else {
             &method.routing_key
         };
-        self.bind(Destination::Queue(named), &method.exchange, key, &method.arguments).await?;
+        let destination = Destination::Queue(named);
+        self.bind(Operation::QueueBind, destination, &method.exchange, key, &method.arguments).await?;
         if !method.no_wait {
             self.send(number, queue::BindOk {});
         }
@@ -224,33 +256,53 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        self.unbind(Destination::Queue(name), &method.exchange, &method.routing_key, &method.arguments)
-            .await?;
+        if let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? {
+            self.check_not_others(&info, &name)?;
+        }
+        let (source, key, table) = (&method.exchange, &method.routing_key, &method.arguments);
+        self.unbind(Operation::QueueUnbind, Destination::Queue(name), source, key, table).await?;
         self.send(number, queue::UnbindOk {});
         Ok(())
     }
 
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        let Source::Queue(info) = self.source(&name)? else {
+        self.check(Operation::QueuePurge, Parties::one(&name))?;
+        if let Source::Stream(_) = self.source(&name)? {
             let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
             return Err(Failure::new(ReplyCode::NotImplemented, words));
-        };
-        self.check_not_others(&info, &name)?;
-        let purged = self.front.broker.open_queue(&info).await?.purge().await?;
+        }
+        let purged = self.ask_queue(&name, |queue| async move { queue.purge().await }).await?.2;
         if !method.no_wait {
             self.send(number, queue::PurgeOk { message_count: u32::try_from(purged).unwrap_or(u32::MAX) });
         }
         Ok(())
     }
 
+    /// Checks that the user may bind this to that, or take it back.
+    fn check_binding(
+        &mut self,
+        operation: Operation,
+        destination: &str,
+        source: &ShortStr,
+    ) -> Result<(), Failure> {
+        let source = text(source)?;
+        if source.is_empty() || destination.is_empty() {
+            let words = "operation not permitted on the default exchange";
+            return Err(Failure::new(ReplyCode::AccessRefused, words));
+        }
+        self.check(operation, Parties::two(destination, &source))
+    }
+
     async fn bind(
         &mut self,
+        operation: Operation,
         destination: Destination,
         source: &ShortStr,
         key: &ShortStr,
         table: &Table,
     ) -> Result<(), Failure> {
+        self.check_binding(operation, destination.name(), source)?;
         let binding = self.binding(destination, source, key, table)?;
         if self.router()?.exchange(&binding.source).is_none() {
             return Err(Failure::no_exchange(&binding.source, &self.namespace));
@@ -260,18 +312,24 @@ impl Connection {
         {
             return Err(Failure::no_exchange(name, &self.namespace));
         }
+        let parties = Parties::two(binding.destination.name(), &binding.source);
+        self.check_keys(operation, parties, &binding.source, [&binding.key[..]])?;
         self.router = None;
         Ok(self.front.broker.bind(binding).await?)
     }
 
     async fn unbind(
         &mut self,
+        operation: Operation,
         destination: Destination,
         source: &ShortStr,
         key: &ShortStr,
         table: &Table,
     ) -> Result<(), Failure> {
+        self.check_binding(operation, destination.name(), source)?;
         let binding = self.binding(destination, source, key, table)?;
+        let parties = Parties::two(binding.destination.name(), &binding.source);
+        self.check_keys(operation, parties, &binding.source, [&binding.key[..]])?;
         self.router = None;
         Ok(self.front.broker.unbind(binding).await?)
     }
@@ -284,10 +342,6 @@ impl Connection {
         table: &Table,
     ) -> Result<BindingMeta, Failure> {
         let source = text(source)?;
-        if source.is_empty() || destination == Destination::Exchange(String::new()) {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
-        }
         let arguments = arguments(table);
         check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
         let key = bytes::Bytes::copy_from_slice(key.as_bytes());
@@ -311,13 +365,7 @@ impl Connection {
     /// Refuses a queue that belongs to another connection.
     pub(super) fn check_not_others(&self, info: &QueueInfo, name: &str) -> Result<(), Failure> {
         if info.meta.exclusive && self.front.exclusive.lock().get(&info.topic.id()) != Some(&self.id) {
-            let words = format!(
-                "cannot obtain exclusive access to locked queue '{name}' in vhost '{}'. It could be originally \
-                 declared on another connection or the exclusive property value does not match that of the \
-                 original declaration.",
-                self.namespace
-            );
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
+            return Err(Failure::locked(name, &self.namespace));
         }
         Ok(())
     }
@@ -339,17 +387,17 @@ pub(super) fn text(name: &ShortStr) -> Result<String, Failure> {
     Ok(text.chars().filter(|letter| !matches!(letter, '\r' | '\n' | '\0')).collect())
 }
 
-fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Undeclarable> {
+fn on_default_exchange() -> Failure {
+    Failure::new(ReplyCode::AccessRefused, "operation not permitted on the default exchange")
+}
+
+fn queue_meta(namespace: &str, name: &str, method: &queue::Declare) -> Result<QueueMeta, Undeclarable> {
     let declaration = QueueDeclaration {
-        durable: method.durable,
+        // An exclusive queue goes with its connection, whatever it is declared as.
+        durable: method.durable && !method.exclusive,
         auto_delete: method.auto_delete,
         exclusive: method.exclusive,
         arguments: arguments(&method.arguments),
     };
-    declaration.meta()
-}
-
-/// A whole number among arguments.
-pub(super) fn whole(table: &Table, name: &str) -> Option<i64> {
-    table.get(name).and_then(Value::as_i64)
+    declaration.meta(namespace, name)
 }

@@ -7,6 +7,7 @@ use weir_model::TimestampMs;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
 
+use super::rules::{queue_in, type_name};
 use crate::queues::{Limits, Overflow, QueueOptions};
 
 /// Deliveries that may fail before a record of a quorum queue is dead, where the declaration does not say
@@ -109,25 +110,30 @@ pub struct QueueArguments {
 
 /// An argument that cannot be what it is; in RabbitMQ's words where clients look at them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid arg '{name}' for queue '{queue}': {why}")]
+#[error("invalid arg '{name}' for {of}: {why}")]
 pub struct InvalidArgument {
     /// Which argument.
     pub name: &'static str,
-    /// Of which queue.
-    pub queue: String,
+    /// Of which queue: its name and its namespace.
+    pub of: String,
     /// What is wrong.
     pub why: String,
 }
 
 /// Reads arguments of one queue.
 struct Reader<'a> {
+    namespace: &'a str,
     queue: &'a str,
     arguments: &'a Arguments,
 }
 
 impl Reader<'_> {
     fn invalid(&self, name: &'static str, why: impl Into<String>) -> InvalidArgument {
-        InvalidArgument { name, queue: self.queue.to_owned(), why: why.into() }
+        InvalidArgument { name, of: queue_in(self.namespace, self.queue), why: why.into() }
+    }
+
+    fn wrong_type(&self, name: &'static str, value: &ArgumentValue) -> InvalidArgument {
+        self.invalid(name, format!("{{unacceptable_type,{}}}", type_name(value)))
     }
 
     fn number(&self, name: &'static str, least: i64, most: i64) -> Result<Option<i64>, InvalidArgument> {
@@ -135,9 +141,15 @@ impl Reader<'_> {
             None => Ok(None),
             Some(ArgumentValue::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),
             Some(ArgumentValue::Integer(value)) => {
-                Err(self.invalid(name, format!("{value} is not from {least} to {most}")))
+                let why = match value {
+                    ..0 => "value_negative",
+                    0 => "value_zero",
+                    _ if *value > most => "value_too_big",
+                    _ => "value_too_small",
+                };
+                Err(self.invalid(name, format!("{{{why},{value}}}")))
             }
-            Some(_) => Err(self.invalid(name, "it must be a whole number")),
+            Some(other) => Err(self.wrong_type(name, other)),
         }
     }
 
@@ -146,7 +158,7 @@ impl Reader<'_> {
             None => Ok(None),
             Some(value) => match value.as_text() {
                 Some(text) => Ok(Some(text)),
-                None => Err(self.invalid(name, "it must be a string")),
+                None => Err(self.wrong_type(name, value)),
             },
         }
     }
@@ -164,7 +176,7 @@ impl Reader<'_> {
         match argument(self.arguments, name) {
             None => Ok(false),
             Some(ArgumentValue::Bool(value)) => Ok(*value),
-            Some(_) => Err(self.invalid(name, "it must be true or false")),
+            Some(other) => Err(self.wrong_type(name, other)),
         }
     }
 }
@@ -190,11 +202,12 @@ pub fn interval_ms(text: &str) -> Option<TimestampMs> {
 impl QueueArguments {
     /// What the arguments of a queue of this kind say.
     pub fn read(
+        namespace: &str,
         queue: &str,
         kind: QueueKind,
         arguments: &Arguments,
     ) -> Result<QueueArguments, InvalidArgument> {
-        let reader = Reader { queue, arguments };
+        let reader = Reader { namespace, queue, arguments };
         let ms_max = i64::from(u32::MAX);
         let overflow = match reader.text("x-overflow")? {
             None | Some("drop-head") => Overflow::DropHead,
@@ -214,8 +227,7 @@ impl QueueArguments {
         let exchange = reader.text("x-dead-letter-exchange")?;
         let routing_key = reader.text("x-dead-letter-routing-key")?.map(str::to_owned);
         if exchange.is_none() && routing_key.is_some() {
-            let why = "it needs x-dead-letter-exchange";
-            return Err(reader.invalid("x-dead-letter-routing-key", why));
+            return Err(reader.invalid("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"));
         }
         let at_least_once = match reader.text("x-dead-letter-strategy")? {
             None | Some("at-most-once") => false,
@@ -288,7 +300,7 @@ mod tests {
 
     fn read(kind: QueueKind, arguments: &[(&str, ArgumentValue)]) -> Result<QueueArguments, String> {
         let arguments = arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        QueueArguments::read("q", kind, &arguments).map_err(|error| error.to_string())
+        QueueArguments::read("/", "q", kind, &arguments).map_err(|error| error.to_string())
     }
 
     fn text(text: &str) -> ArgumentValue {
@@ -307,7 +319,7 @@ mod tests {
         assert_eq!(limits("reject-publish-dlx"), of(Overflow::RejectDead));
         assert_eq!(
             limits("never"),
-            Err("invalid arg 'x-overflow' for queue 'q': 'never' is not supported".into())
+            Err("invalid arg 'x-overflow' for queue 'q' in vhost '/': 'never' is not supported".into())
         );
         let refused = read(QueueKind::Quorum, &[("x-overflow", text("reject-publish-dlx"))]);
         assert!(refused.is_err(), "quorum queues have no such overflow");

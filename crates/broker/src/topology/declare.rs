@@ -50,6 +50,9 @@ pub enum TopologyError {
     /// The name is that of a topic that is no queue.
     #[error("'{0}' is a topic and not a queue")]
     NotAQueue(String),
+    /// The name is that of a stream, whose records nobody settles.
+    #[error("'{0}' is a stream: its records are read by offset, and are neither handed out nor purged")]
+    Stream(String),
     /// It may not be deleted while it is used.
     #[error("{0}")]
     InUse(String),
@@ -94,7 +97,7 @@ impl Broker {
         name: &str,
         mut queue: QueueMeta,
     ) -> Result<(QueueInfo, bool), TopologyError> {
-        let arguments = QueueArguments::read(name, queue.kind, &queue.arguments)?;
+        let arguments = QueueArguments::read(namespace, name, queue.kind, &queue.arguments)?;
         // A lane for records of another priority is made when the first of them comes.
         queue.lanes = vec![arguments.lane(None)];
         let mut config = arguments.retention.settings();
@@ -148,6 +151,10 @@ impl Broker {
 
     /// The running queue behind a declaration, if this node leads it.
     pub async fn open_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<QueueRef, TopologyError> {
+        if queue.meta.kind == QueueKind::Stream {
+            let (_, name) = split_name(queue.topic.name());
+            return Err(TopologyError::Stream(name.to_owned()));
+        }
         let mut options = queue.arguments.options(&queue.meta);
         options.cemetery = self.cemetery(queue);
         Ok(self.queue(&queue.topic, options).await?)

@@ -54,19 +54,25 @@ pub struct QueueDeclaration {
 
 impl QueueDeclaration {
     /// What is stored of such a queue.
-    pub fn meta(self) -> Result<QueueMeta, Undeclarable> {
+    pub fn meta(self, namespace: &str, name: &str) -> Result<QueueMeta, Undeclarable> {
         let QueueDeclaration { durable, auto_delete, exclusive, arguments } = self;
         check_arguments(&arguments).map_err(Undeclarable::precondition)?;
         let kind = match argument(&arguments, "x-queue-type") {
             None => QueueKind::Classic,
             Some(value) => {
-                let name = value.as_text().unwrap_or_default();
-                let unknown = || Undeclarable::Precondition(format!("invalid arg 'x-queue-type': '{name}'"));
-                QueueKind::by_name(name).ok_or_else(unknown)?
+                let kind = value.as_text().unwrap_or_default();
+                let unknown = || {
+                    let of = queue_in(namespace, name);
+                    Undeclarable::Precondition(format!("invalid arg 'x-queue-type' for {of}: '{kind}'"))
+                };
+                QueueKind::by_name(kind).ok_or_else(unknown)?
             }
         };
-        if kind != QueueKind::Classic && (!durable || exclusive || auto_delete) {
-            let words = format!("{kind} queues must be durable, and neither exclusive nor auto-delete");
+        let others =
+            [(!durable, "non-durable"), (exclusive, "exclusive-owner"), (auto_delete, "auto-delete")];
+        let wrong = others.into_iter().find(|(is_so, _)| *is_so && kind != QueueKind::Classic);
+        if let Some((_, property)) = wrong {
+            let words = format!("invalid property '{property}' for {}", queue_in(namespace, name));
             return Err(Undeclarable::Precondition(words));
         }
         if let Some(name) = NOT_SERVED.iter().find(|name| argument(&arguments, name).is_some()) {
@@ -90,9 +96,6 @@ const NOT_SERVED: [&str; 1] = ["x-message-deduplication"];
 
 /// Arguments that must be the same when a queue is declared again.
 const COMPARED: [&str; 15] = [
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-dead-letter-strategy",
     "x-queue-type",
     "x-message-ttl",
     "x-expires",
@@ -104,6 +107,9 @@ const COMPARED: [&str; 15] = [
     "x-max-priority",
     "x-single-active-consumer",
     "x-delivery-limit",
+    "x-dead-letter-strategy",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
     "x-queue-mode",
 ];
 
@@ -121,8 +127,7 @@ pub fn check_equivalent(
         Err(Undeclarable::Precondition(words))
     };
     if there.exclusive != wanted.exclusive {
-        let words = format!("inequivalent arg 'exclusive' for queue '{name}' in vhost '{namespace}'");
-        return Err(Undeclarable::Locked(words));
+        return Err(Undeclarable::Locked(locked(namespace, name)));
     }
     let flags =
         [("durable", there.durable, wanted.durable), ("auto_delete", there.auto_delete, wanted.auto_delete)];
@@ -144,13 +149,58 @@ pub fn check_equivalent(
             _ => false,
         };
         if !same && !same_kind {
-            let shown = |value: &Option<ArgumentValue>| {
-                value.as_ref().map_or_else(|| "none".to_owned(), |value| format!("the value {value:?}"))
-            };
+            let both = current.is_some() && received.is_some();
+            let shown = |value: &Option<ArgumentValue>| shown(value.as_ref(), both);
             return differs(field, shown(&current), shown(&received));
         }
     }
     Ok(())
+}
+
+/// A queue as RabbitMQ's words name it.
+pub fn queue_in(namespace: &str, name: &str) -> String {
+    format!("queue '{name}' in vhost '{namespace}'")
+}
+
+/// Why a queue is not for a client to whom it does not belong, or who takes it for less exclusive than it is.
+pub fn locked(namespace: &str, name: &str) -> String {
+    format!(
+        "cannot obtain exclusive access to locked {}. It could be originally declared on another connection or the \
+         exclusive property value does not match that of the original declaration.",
+        queue_in(namespace, name)
+    )
+}
+
+/// A value of an argument in RabbitMQ's words: with its type where the other side has none. Which width a whole number
+/// had is not kept.
+fn shown(value: Option<&ArgumentValue>, both: bool) -> String {
+    let Some(value) = value else { return "none".to_owned() };
+    let text = match value {
+        ArgumentValue::Void => "undefined".to_owned(),
+        ArgumentValue::Bool(value) => value.to_string(),
+        ArgumentValue::Integer(value) => value.to_string(),
+        ArgumentValue::Float(bits) => f64::from_bits(*bits).to_string(),
+        ArgumentValue::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        ArgumentValue::Timestamp(seconds) => seconds.to_string(),
+        ArgumentValue::List(_) => "a list".to_owned(),
+        ArgumentValue::Table(_) => "a table".to_owned(),
+    };
+    if both { format!("'{text}'") } else { format!("the value '{text}' of type '{}'", type_name(value)) }
+}
+
+/// RabbitMQ's name of a value's type.
+pub(super) fn type_name(value: &ArgumentValue) -> &'static str {
+    match value {
+        ArgumentValue::Void => "void",
+        ArgumentValue::Bool(_) => "bool",
+        ArgumentValue::Integer(value) if i32::try_from(*value).is_ok() => "signedint",
+        ArgumentValue::Integer(_) => "long",
+        ArgumentValue::Float(_) => "double",
+        ArgumentValue::Bytes(_) => "longstr",
+        ArgumentValue::Timestamp(_) => "timestamp",
+        ArgumentValue::List(_) => "array",
+        ArgumentValue::Table(_) => "table",
+    }
 }
 
 /// An exchange as a client declares it.
@@ -188,9 +238,10 @@ pub fn check_equivalent_exchange(there: &ExchangeMeta, wanted: &ExchangeMeta) ->
     match there.inequivalence(wanted) {
         None => Ok(()),
         Some(Inequivalence { field, current, received }) => {
-            let quoted = |value: Option<String>| match value {
-                Some(value) => format!("'{value}'"),
-                None => "none".to_owned(),
+            let both = current.is_some() && received.is_some();
+            let quoted = |value: Option<String>| {
+                let value = value.map(ArgumentValue::text);
+                shown(value.as_ref(), both)
             };
             Err(Undeclarable::Precondition(format!(
                 "inequivalent arg '{field}' for exchange '{}' in vhost '{}': received {} but current is {}",

@@ -1,12 +1,13 @@
 //! The verbs that speak to a server's admin API.
 //!
 //! * [`server`]: requests and answers.
-//! * [`topics`], [`groups`], [`logs`]: the nouns.
+//! * [`topics`], [`groups`], [`users`], [`logs`]: the nouns.
 
 pub mod groups;
 pub mod logs;
 mod server;
 pub mod topics;
+pub mod users;
 
 use std::io::{BufRead, IsTerminal, Write};
 

@@ -47,5 +47,5 @@ fn apply(machine: &mut Machine, index: &mut u64, lines: &[&str]) -> String {
 }
 
 weir_testing::transcripts! {
-    check: appends catalog epochs fan_out groups partitions producers rolls subscriptions timers together trims
+    check: access appends catalog epochs fan_out groups partitions producers rolls subscriptions timers together trims
 }
