@@ -603,7 +603,7 @@ def test_users_are_made_and_unmade(http, user):
     assert http("GET", "queues/%2F", auth=login).status_code == 404
     found = http.get(f"users/{user}")
     assert (found["name"], found["tags"], found["limits"]) == (user, ["management"], {})
-    assert found["password_hash"] and found["hashing_algorithm"].startswith("rabbit_password_hashing")
+    assert found["password_hash"] and "hashing" in found["hashing_algorithm"]
     # A hash that RabbitMQ has made is a password here.
     body = {"password_hash": GUEST_HASH, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": ["monitoring"]}
     assert http("PUT", f"users/{user}", json=body).status_code == 204
