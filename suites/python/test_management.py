@@ -456,7 +456,7 @@ def test_definitions_go_round(api, http):
     api.queue.bind(names["classic"], "amq.topic", routing_key="orders.#")
 
     document = http.get("definitions")
-    assert document["users"][0]["name"] == "guest" and document["vhosts"] == [{"name": "/"}]
+    assert document["users"][0]["name"] == "guest" and document["vhosts"][0]["name"] == "/"
     mine = {
         section: [each for each in document[section] if str(tag) in json.dumps(each)]
         for section in ("exchanges", "queues", "bindings")
@@ -487,11 +487,7 @@ def test_a_definition_that_would_do_nothing_is_refused_whole(http):
     for section, item in (
         ("policies", {"vhost": "/", "name": "p", "pattern": ".*", "definition": {"max-length": 1}}),
         ("parameters", {"vhost": "/", "component": "shovel", "name": "s", "value": {}}),
-        ("topic_permissions", {"user": "guest", "vhost": "/", "exchange": "amq.topic", "write": "", "read": ""}),
         ("global_parameters", {"name": "mqtt_port_to_vhost_mapping", "value": {}}),
-        ("users", {"name": "somebody", "password_hash": "", "tags": []}),
-        ("permissions", {"user": "guest", "vhost": "/", "configure": "", "write": "", "read": ""}),
-        ("vhosts", {"name": "elsewhere"}),
     ):
         response = http("POST", "definitions", json={"queues": queues, section: [item]})
         assert response.status_code == 501, section
@@ -504,12 +500,16 @@ def test_a_definition_that_would_do_nothing_is_refused_whole(http):
     assert http("GET", f"queues/%2F/{name}").status_code == 404
 
 
+# Of the password `guest`, made by RabbitMQ 3.10.8.
+GUEST_HASH = "EUX4bjQuYmBYwXcuMt8u2NY9WKCs4lkQBFDxrG+ey0t6ACmy"
+
+
 def test_what_an_unchanged_rabbitmq_exports_can_be_imported(http):
     document = {
         "rabbit_version": "3.10.8",
         "rabbitmq_version": "3.10.8",
         "product_name": "RabbitMQ",
-        "users": [{"name": "guest", "password_hash": "x", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": ["administrator"], "limits": {}}],
+        "users": [{"name": "guest", "password_hash": GUEST_HASH, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": ["administrator"], "limits": {}}],
         "vhosts": [{"name": "/"}],
         "permissions": [{"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}],
         "topic_permissions": [],
@@ -520,7 +520,10 @@ def test_what_an_unchanged_rabbitmq_exports_can_be_imported(http):
         "exchanges": [],
         "bindings": [],
     }
+    before = http.get("users/guest")
     assert http("POST", "definitions", json=document).status_code == 204
+    # Whose password everybody knows is as in the beginning.
+    assert http.get("users/guest") == before
 
 
 def test_health_is_checked(http):
@@ -548,15 +551,136 @@ def test_health_is_checked(http):
 
 
 def test_what_is_not_served_says_so(http):
-    assert [each["name"] for each in http.get("vhosts")] == ["/"]
-    assert http("PUT", "vhosts/%2F").status_code == 204
-    assert http("PUT", "vhosts/other").status_code == 501
-    assert http("PUT", "users/somebody", json={"password": "p", "tags": ""}).status_code == 501
+    assert http("PUT", "vhosts/%2F", json={"tracing": True}).status_code == 501
     assert http("PUT", "policies/%2F/p", json={"pattern": ".*", "definition": {}}).status_code == 501
-    for path in ("policies", "parameters", "operator-policies/%2F", "topic-permissions", "vhost-limits"):
+    for path in ("policies", "parameters", "operator-policies/%2F", "vhost-limits"):
         assert http.get(path) == []
-    (permission,) = http.get("users/guest/permissions")
-    assert (permission["user"], permission["vhost"], permission["read"]) == ("guest", "/", ".*")
+
+
+def test_virtual_hosts_are_apart(api, http, queue):
+    name = f"host {uuid.uuid4()}"
+    path = quote(name, "")
+    assert http("GET", f"vhosts/{path}").status_code == 404
+    body = {"description": "for a check", "tags": "one,two", "default_queue_type": "quorum"}
+    assert http("PUT", f"vhosts/{path}", json=body).status_code == 201
+    assert http("PUT", f"vhosts/{path}", json=body).status_code == 204
+    found = http.get(f"vhosts/{path}")
+    assert (found["description"], found["tags"], found["messages"]) == ("for a check", ["one", "two"], 0)
+    assert name in [each["name"] for each in http.get("vhosts")]
+    # Whoever makes one may do everything in it.
+    assert http.get(f"permissions/{path}/guest")["configure"] == ".*"
+    api.queue.declare(queue, virtual_host=name, durable=True)
+    assert api.basic.publish("there", queue, virtual_host=name) == {"routed": True}
+    assert http.get(f"queues/{path}/{queue}")["messages"] == 1
+    assert http.get(f"queues/%2F/{queue}")["messages"] == 0
+    assert {each["vhost"] for each in http.get(f"exchanges/{path}")} == {name}
+    host, port = os.environ["SUITE_AMQP"].rsplit(":", 1)
+    parameters = pika.ConnectionParameters(host=host, port=int(port), virtual_host=name)
+    with pika.BlockingConnection(parameters) as connection:
+        assert connection.channel().basic_get(queue, auto_ack=True)[2] == b"there"
+        assert [each["vhost"] for each in http.get(f"vhosts/{path}/connections")] == [name]
+    assert http("DELETE", f"vhosts/{path}").status_code == 204
+    assert http("DELETE", f"vhosts/{path}").status_code == 404
+    assert http("GET", f"queues/{path}/{queue}").status_code == 404
+    assert http("DELETE", "vhosts/%2F").status_code == 400
+
+
+@pytest.fixture
+def user(http):
+    """A user who may use the API and nothing else yet."""
+    name = f"user-{uuid.uuid4()}"
+    body = {"password": "secret", "tags": "management"}
+    assert http("PUT", f"users/{name}", json=body).status_code == 201
+    yield name
+    http("DELETE", f"users/{name}")
+
+
+def test_users_are_made_and_unmade(http, user):
+    login = (user, "secret")
+    assert http.get("whoami", auth=login)["tags"] == ["management"]
+    assert http("GET", "overview", auth=(user, "wrong")).status_code == 401
+    assert http("GET", "users", auth=login).status_code == 401
+    assert http("GET", "queues/%2F", auth=login).status_code == 404
+    found = http.get(f"users/{user}")
+    assert (found["name"], found["tags"], found["limits"]) == (user, ["management"], {})
+    assert found["password_hash"] and "hashing" in found["hashing_algorithm"]
+    # A hash that RabbitMQ has made is a password here.
+    body = {"password_hash": GUEST_HASH, "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": ["monitoring"]}
+    assert http("PUT", f"users/{user}", json=body).status_code == 204
+    assert http.get("whoami", auth=(user, "guest"))["tags"] == ["monitoring"]
+    assert len(http.get("nodes", auth=(user, "guest"))) == 1
+    assert http("PUT", f"users/{user}", json={"password": "x"}).status_code == 400
+    assert http("PUT", f"users/{user}", json={"tags": "management"}).status_code == 204
+    assert http("GET", "whoami", auth=(user, "guest")).status_code == 401
+    assert http("DELETE", f"users/{user}").status_code == 204
+    assert http("DELETE", f"users/{user}").status_code == 404
+    assert http("GET", f"users/{user}").status_code == 404
+
+
+def test_permissions_hold_over_http_as_over_amqp(api, http, user, exchange, queue):
+    login = (user, "secret")
+    path = f"permissions/%2F/{user}"
+    body = {"configure": "^mine-", "write": f"^(mine-.*|{exchange})$", "read": "^mine-"}
+    assert http("PUT", path, json=body).status_code == 201
+    assert http("PUT", path, json=body).status_code == 204
+    assert http.get(path) == {"user": user, "vhost": "/"} | body
+    assert http.get(f"users/{user}/permissions") == [{"user": user, "vhost": "/"} | body]
+    assert http("PUT", f"permissions/%2F/nobody-{uuid.uuid4()}", json=body).status_code == 400
+    assert http("PUT", path, json={"configure": ".*"}).status_code == 400
+    assert http("PUT", path, json=body | {"read": "("}).status_code == 400
+
+    mine = f"mine-{uuid.uuid4()}"
+    assert http("PUT", f"queues/%2F/{mine}", json={"durable": True}, auth=login).status_code == 201
+    for method, place, more in (
+        ("PUT", f"queues/%2F/not-{mine}", {"json": {}}),
+        ("DELETE", f"queues/%2F/{queue}", {}),
+        ("DELETE", f"queues/%2F/{queue}/contents", {}),
+        ("POST", f"queues/%2F/{queue}/get", {"json": {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}}),
+        ("PUT", f"exchanges/%2F/not-{mine}", {"json": {"type": "fanout"}}),
+        ("DELETE", f"exchanges/%2F/{exchange}", {}),
+        ("POST", f"bindings/%2F/e/{exchange}/q/{mine}", {"json": {}}),
+        ("POST", "exchanges/%2F/amq.direct/publish", {"json": PUBLISHED | {"routing_key": mine}}),
+    ):
+        response = http(method, place, auth=login, **more)
+        assert response.status_code == 401 and "refused for user" in response.json()["reason"], place
+
+    topics = f"topic-permissions/%2F/{user}"
+    assert http("PUT", topics, json={"exchange": exchange, "write": "^allowed", "read": ".*"}).status_code == 201
+    assert len(http.get(topics)) == 1
+    publish = f"exchanges/%2F/{exchange}/publish"
+    assert http("POST", publish, json=PUBLISHED | {"routing_key": "allowed.x"}, auth=login).status_code == 200
+    assert http("POST", publish, json=PUBLISHED | {"routing_key": "other"}, auth=login).status_code == 401
+    assert http("DELETE", topics).status_code == 204
+    assert http("POST", publish, json=PUBLISHED | {"routing_key": "other"}, auth=login).status_code == 200
+
+    assert http("DELETE", f"queues/%2F/{mine}", auth=login).status_code == 204
+    assert http("DELETE", path).status_code == 204
+    assert http("DELETE", path).status_code == 404
+
+
+PUBLISHED = {"properties": {}, "payload": "x", "payload_encoding": "string"}
+
+
+def test_definitions_bring_users_and_hosts(http):
+    tag = uuid.uuid4()
+    document = {
+        "users": [{"name": f"user-{tag}", "password_hash": GUEST_HASH, "tags": "administrator"}],
+        "vhosts": [{"name": f"host-{tag}", "metadata": {"description": "brought", "tags": []}}],
+        "permissions": [{"user": f"user-{tag}", "vhost": f"host-{tag}", "configure": ".*", "write": ".*", "read": ".*"}],
+        "topic_permissions": [{"user": f"user-{tag}", "vhost": f"host-{tag}", "exchange": "amq.topic", "write": "a", "read": "b"}],
+        "queues": [{"name": "q", "vhost": f"host-{tag}", "durable": True, "auto_delete": False, "arguments": {}}],
+    }
+    assert http("POST", "definitions", json=document).status_code == 204
+    login = (f"user-{tag}", "guest")
+    assert http.get(f"queues/host-{tag}/q", auth=login)["durable"] is True
+    exported = http.get("definitions", auth=login)
+    for section in ("users", "permissions", "topic_permissions"):
+        assert [each for each in exported[section] if str(tag) in json.dumps(each)], section
+    assert [each["description"] for each in exported["vhosts"] if each["name"] == f"host-{tag}"] == ["brought"]
+    assert http("POST", "definitions", json=exported).status_code == 204
+    assert http.get("whoami", auth=login)["name"] == f"user-{tag}"
+    assert http("DELETE", f"vhosts/host-{tag}").status_code == 204
+    assert http("DELETE", f"users/user-{tag}").status_code == 204
 
 
 def test_pages_of_other_sites_are_refused(http):

@@ -9,7 +9,7 @@ use weir_broker::Broker;
 
 use crate::failure::{Failure, Result};
 use crate::json;
-use crate::login::{Doorkeeper, User};
+use crate::login::User;
 
 /// Pairs in a query that are looked at; more are passed over.
 const QUERY_PAIRS_MAX: usize = 64;
@@ -17,7 +17,6 @@ const QUERY_PAIRS_MAX: usize = 64;
 /// A request.
 pub(crate) struct Ask {
     pub broker: Arc<Broker>,
-    pub doorkeeper: Arc<dyn Doorkeeper>,
     pub user: User,
     pub headers: HeaderMap,
     pub query: Query,
@@ -58,7 +57,7 @@ impl Ask {
     /// Refuses a namespace that is not there, or that the user may not enter.
     pub(crate) fn need_namespace(&self, namespace: &str) -> Result<()> {
         let there = self.broker.namespaces()?.contains(namespace);
-        if there && (self.doorkeeper.may_enter(&self.user, namespace) || self.user.may_monitor()) {
+        if there && (self.user.may_enter(namespace) || self.user.may_monitor()) {
             Ok(())
         } else {
             Err(Failure::not_found("vhost_not_found"))
@@ -68,15 +67,14 @@ impl Ask {
     /// Refuses a namespace that is not there, or in which the user may change nothing.
     pub(crate) fn need_entry(&self, namespace: &str) -> Result<()> {
         let there = self.broker.namespaces()?.contains(namespace);
-        let may = self.doorkeeper.may_enter(&self.user, namespace) || self.user.need_administrator().is_ok();
+        let may = self.user.may_enter(namespace) || self.user.need_administrator().is_ok();
         if there && may { Ok(()) } else { Err(Failure::not_found("vhost_not_found")) }
     }
 
     /// The namespaces that the user may see.
     pub(crate) fn namespaces(&self) -> Result<Vec<String>> {
         let all = self.broker.namespaces()?.into_iter();
-        let seen =
-            |namespace: &String| self.user.may_monitor() || self.doorkeeper.may_enter(&self.user, namespace);
+        let seen = |namespace: &String| self.user.may_monitor() || self.user.may_enter(namespace);
         Ok(all.filter(seen).collect())
     }
 

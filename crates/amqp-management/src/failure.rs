@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use weir_broker::AccessError;
 use weir_broker::errors::{AdminError, LookupError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone};
 use weir_broker::topology::{TopologyError, Undeclarable, Unrouted};
@@ -94,6 +95,15 @@ impl From<LookupError> for Failure {
             LookupError::Unavailable(unavailable) => unavailable.into(),
             LookupError::NotOpen { .. } => Unavailable::Starting.into(),
             LookupError::UnknownPartition { .. } => Failure::nothing_there(),
+        }
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Failure {
+        match error {
+            AccessError::Admin(error) => error.into(),
+            AccessError::Unacceptable(_) | AccessError::Refused(_) => Failure::bad_request(error.to_string()),
         }
     }
 }

@@ -21,7 +21,7 @@ use weir_socket::Listener;
 
 use crate::ask::{Ask, Query};
 use crate::failure::{Failure, Result};
-use crate::login::{DefaultUser, Doorkeeper, User, log_in};
+use crate::login::{User, log_in};
 use crate::resource::Resource;
 use crate::rooms;
 
@@ -53,7 +53,6 @@ impl Default for ManagementOptions {
 #[derive(Debug)]
 pub(crate) struct Front {
     broker: Arc<Broker>,
-    doorkeeper: Arc<dyn Doorkeeper>,
     bodies: Semaphore,
     body_bytes_max: usize,
     body_within: Duration,
@@ -95,13 +94,7 @@ impl ManagementFront {
     pub fn on(listener: Listener, broker: Arc<Broker>, options: ManagementOptions) -> ManagementFront {
         let ManagementOptions { body_bytes_max, bodies_max, body_within, server } = options;
         let server = HttpServer::on(listener, server);
-        let front = Front {
-            broker,
-            doorkeeper: Arc::new(DefaultUser),
-            bodies: Semaphore::new(bodies_max),
-            body_bytes_max,
-            body_within,
-        };
+        let front = Front { broker, bodies: Semaphore::new(bodies_max), body_bytes_max, body_within };
         ManagementFront { server, front: Arc::new(front) }
     }
 
@@ -160,8 +153,8 @@ async fn answer(front: &Front, peer: SocketAddr, parts: Parts, body: Body) -> Re
         return Ok(([allow(methods)], failure).into_response());
     }
     let user = match resource.is_open() {
-        true => User { name: String::new(), tags: Vec::new() },
-        false => log_in(&*front.doorkeeper, &parts.headers, peer.ip())?,
+        true => User::nobody(),
+        false => log_in(&front.broker, &parts.headers, peer.ip()).await?,
     };
     // Held until the request is answered, as the body is.
     let mut room = None;
@@ -173,7 +166,6 @@ async fn answer(front: &Front, peer: SocketAddr, parts: Parts, body: Body) -> Re
     };
     let ask = Ask {
         broker: Arc::clone(&front.broker),
-        doorkeeper: Arc::clone(&front.doorkeeper),
         user,
         query: Query::parse(parts.uri.query()),
         headers: parts.headers,

@@ -131,6 +131,22 @@ pub(crate) fn some_text<'o>(object: &'o Map<String, Value>, name: &str) -> Resul
     }
 }
 
+/// Words: an array of them, or a text with commas between them, as RabbitMQ takes both.
+pub(crate) fn words(object: &Map<String, Value>, name: &str) -> Result<Vec<String>> {
+    let wrong = || Failure::bad_request(format!("'{name}' must be an array of strings, or a string"));
+    match object.get(name) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(text)) => {
+            let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+            Ok(words.map(str::to_owned).collect())
+        }
+        Some(Value::Array(words)) => {
+            words.iter().map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
+        }
+        Some(_) => Err(wrong()),
+    }
+}
+
 /// A whole number that must be there, in digits or in a string of digits.
 pub(crate) fn need_number(object: &Map<String, Value>, name: &str) -> Result<u64> {
     let value = object.get(name).ok_or_else(|| missing(name))?;

@@ -1,60 +1,40 @@
-//! Who asks, and what the user may do here: HTTP's basic authentication, and the roles of RabbitMQ's management API.
-//!
-//! How users are known is behind [`Doorkeeper`], and nowhere else.
+//! Who asks, and what the user may do here: HTTP's basic authentication, the roles of RabbitMQ's management API, and the
+//! permissions of AMQP for what is done through it.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use weir_access::Management;
-use weir_model::queue::DEFAULT_NAMESPACE;
+use weir_broker::{Broker, Identity, Operation, Parties, Pass, Peer};
 
 use crate::failure::{Failure, Result};
 
-/// A user who has logged in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct User {
-    pub name: String,
-    pub tags: Vec<String>,
-}
+/// A user who has logged in, or nobody where that is enough.
+#[derive(Clone, Debug)]
+pub(crate) struct User(Option<Identity>);
 
-/// What is asked of whoever knows the users.
-pub(crate) trait Doorkeeper: std::fmt::Debug + Send + Sync {
-    /// The user of these credentials, if there is one who may log in from there.
-    fn admit(&self, user: &str, password: &[u8], peer: IpAddr) -> Option<User>;
-
-    /// All users, in the order of their names.
-    fn users(&self) -> Vec<User>;
-
-    /// Whether a user may work in a namespace.
-    fn may_enter(&self, user: &User, namespace: &str) -> bool;
-}
-
-/// Until users are known here: the default user, over loopback, in the default namespace.
-#[derive(Debug)]
-pub(crate) struct DefaultUser;
-
-const GUEST: &str = "guest";
-
-impl Doorkeeper for DefaultUser {
-    fn admit(&self, user: &str, password: &[u8], peer: IpAddr) -> Option<User> {
-        let admitted = peer.to_canonical().is_loopback() && (user, password) == (GUEST, GUEST.as_bytes());
-        admitted.then(|| self.users()).and_then(|users| users.into_iter().next())
-    }
-
-    fn users(&self) -> Vec<User> {
-        vec![User { name: GUEST.into(), tags: vec!["administrator".into()] }]
-    }
-
-    fn may_enter(&self, user: &User, namespace: &str) -> bool {
-        user.name == GUEST && namespace == DEFAULT_NAMESPACE
-    }
-}
+/// Letters of a name that goes to the log although nobody has it.
+const NAME_SAID_MAX: usize = 64;
 
 impl User {
+    /// Nobody.
+    pub(crate) fn nobody() -> User {
+        User(None)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.0.as_ref().map_or("", Identity::name)
+    }
+
+    pub(crate) fn tags(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], Identity::tags)
+    }
+
     fn roles(&self) -> Management {
-        Management::of(&self.tags)
+        self.0.as_ref().map(Identity::management).unwrap_or_default()
     }
 
     /// Whether the user sees what is everybody's: nodes, all connections.
@@ -71,6 +51,29 @@ impl User {
     pub(crate) fn need_administrator(&self) -> Result<()> {
         allowed(self.roles().administration, "Not administrator user")
     }
+
+    /// Whether the user may work in a namespace.
+    pub(crate) fn may_enter(&self, namespace: &str) -> bool {
+        self.0.as_ref().is_some_and(|identity| identity.may_enter(namespace))
+    }
+
+    /// Whether a message of the user may name this one as its sender.
+    pub(crate) fn may_send_as(&self, user: &str) -> bool {
+        self.0.as_ref().is_some_and(|identity| identity.may_send_as(user))
+    }
+
+    /// The user within a namespace, to ask whether AMQP would allow something there.
+    pub(crate) fn enter(&self, namespace: &str) -> Result<Pass> {
+        let refused = || Failure::not_authorised("Access refused.");
+        let identity = self.0.as_ref().ok_or_else(refused)?;
+        identity.enter(namespace).map_err(|forbidden| Failure::not_authorised(forbidden.to_string()))
+    }
+
+    /// Refuses an operation that AMQP would not allow.
+    pub(crate) fn check(&self, namespace: &str, operation: Operation, parties: Parties<'_>) -> Result<()> {
+        let checked = self.enter(namespace)?.check(operation, parties);
+        checked.map_err(|forbidden| Failure::not_authorised(forbidden.to_string()))
+    }
 }
 
 fn allowed(is: bool, otherwise: &str) -> Result<()> {
@@ -78,19 +81,20 @@ fn allowed(is: bool, otherwise: &str) -> Result<()> {
 }
 
 /// The user that a request names and proves to be.
-pub(crate) fn log_in(doorkeeper: &dyn Doorkeeper, headers: &HeaderMap, peer: IpAddr) -> Result<User> {
-    let failed = || Failure::login_failed();
-    let (name, password) = credentials(headers).ok_or_else(failed)?;
-    let Some(user) = doorkeeper.admit(&name, &password, peer) else {
-        tracing::warn!(%peer, user = name.chars().take(NAME_SAID_MAX).collect::<String>(), "a login was refused");
-        return Err(failed());
+pub(crate) async fn log_in(broker: &Broker, headers: &HeaderMap, peer: IpAddr) -> Result<User> {
+    let (name, password) = credentials(headers).ok_or_else(Failure::login_failed)?;
+    let identity = match broker.authenticate(&name, password.into(), Peer::from(peer)).await {
+        Ok(identity) => identity,
+        Err(denied) => {
+            let name: String = name.chars().take(NAME_SAID_MAX).collect();
+            tracing::warn!(%peer, name, "a login to the management API was refused: {denied}");
+            return Err(Failure::login_failed());
+        }
     };
+    let user = User(Some(identity));
     allowed(user.roles().may_use, "Not management user")?;
     Ok(user)
 }
-
-/// Letters of a name that goes to the log although nobody has it.
-const NAME_SAID_MAX: usize = 64;
 
 /// RFC 7617: `Basic`, and name and password with a colon between them, in base64.
 fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
@@ -99,7 +103,7 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    let decoded = STANDARD.decode(encoded.trim()).ok()?;
+    let decoded = Bytes::from(STANDARD.decode(encoded.trim()).ok()?);
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     let (name, password) = decoded.split_at(colon);
     Some((std::str::from_utf8(name).ok()?.to_owned(), password.get(1..)?.to_vec()))
@@ -109,34 +113,21 @@ fn credentials(headers: &HeaderMap) -> Option<(String, Vec<u8>)> {
 mod tests {
     use super::*;
 
-    fn headers(authorization: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, authorization.parse().unwrap());
-        headers
-    }
-
     #[test]
-    fn the_default_user_logs_in_over_loopback() {
-        let log_in = |authorization: &str, peer: [u8; 4]| {
-            log_in(&DefaultUser, &headers(authorization), IpAddr::from(peer)).map(|user| user.name)
+    fn credentials_are_read_from_a_header() {
+        let read = |authorization: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, authorization.parse().unwrap());
+            credentials(&headers)
         };
-        let refused = Err(Failure::login_failed());
-        assert_eq!(log_in("Basic Z3Vlc3Q6Z3Vlc3Q=", [127, 0, 0, 1]), Ok("guest".into()));
-        assert_eq!(log_in("basic Z3Vlc3Q6Z3Vlc3Q=", [127, 0, 0, 1]), Ok("guest".into()));
-        assert_eq!(log_in("Basic Z3Vlc3Q6Z3Vlc3Q=", [10, 0, 0, 1]), refused);
-        for wrong in ["Basic Z3Vlc3Q6", "Basic Z3Vlc3Q=", "Basic !", "Bearer Z3Vlc3Q6Z3Vlc3Q=", "Basic"] {
-            assert_eq!(log_in(wrong, [127, 0, 0, 1]), refused, "{wrong}");
+        let guest = Some(("guest".to_owned(), b"guest".to_vec()));
+        assert_eq!(read("Basic Z3Vlc3Q6Z3Vlc3Q="), guest);
+        assert_eq!(read("basic Z3Vlc3Q6Z3Vlc3Q="), guest);
+        assert_eq!(read("Basic Z3Vlc3Q6"), Some(("guest".to_owned(), Vec::new())));
+        assert_eq!(read("Basic YTpiOmM="), Some(("a".to_owned(), b"b:c".to_vec())));
+        for wrong in ["Basic Z3Vlc3Q=", "Basic !", "Bearer Z3Vlc3Q6Z3Vlc3Q=", "Basic"] {
+            assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert_eq!(super::log_in(&DefaultUser, &HeaderMap::new(), IpAddr::from([127, 0, 0, 1])).ok(), None);
-    }
-
-    #[test]
-    fn roles_come_from_tags() {
-        let user = |tag: &str| User { name: "ann".into(), tags: vec![tag.into()] };
-        assert!(user("administrator").need_administrator().is_ok() && user("administrator").may_monitor());
-        assert!(
-            user("monitoring").need_administrator().is_err() && user("monitoring").need_monitor().is_ok()
-        );
-        assert!(user("management").need_monitor().is_err());
+        assert_eq!(credentials(&HeaderMap::new()), None);
     }
 }

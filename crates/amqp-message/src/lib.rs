@@ -2,7 +2,7 @@
 //! management API, which publishes and gets messages too.
 //!
 //! * [`Message`]: how a message is a record and comes back.
-//! * [`delivered`]: a record that a queue hands out, with what RabbitMQ adds to a message on its way.
+//! * [`delivered`], [`message_of`]: a record that is handed out, with what RabbitMQ adds to a message on its way.
 //! * [`arguments`], [`Asked`]: tables as they are stored, and what routing asks of a message.
 //! * [`take_copies`], [`expires_after`]: what properties of a message say to the broker.
 //!

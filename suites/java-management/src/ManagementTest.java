@@ -29,6 +29,8 @@ import com.rabbitmq.http.client.domain.OutboundMessage;
 import com.rabbitmq.http.client.domain.OverviewResponse;
 import com.rabbitmq.http.client.domain.QueryParameters;
 import com.rabbitmq.http.client.domain.QueueInfo;
+import com.rabbitmq.http.client.domain.TopicPermissions;
+import com.rabbitmq.http.client.domain.UserPermissions;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -207,8 +209,30 @@ class ManagementTest {
     }
 
     @Test
+    void usersHostsAndPermissionsAreMadeAndUnmade() {
+        String host = fresh("host");
+        String user = fresh("user");
+        client.createVhost(host, "for a check", "one", "two");
+        assertEquals("for a check", client.getVhost(host).getDescription());
+        client.createUser(user, "secret".toCharArray(), List.of("management"));
+        assertEquals(List.of("management"), client.getUser(user).getTags());
+        client.updatePermissions(host, user, new UserPermissions("^a", "^b", "^c"));
+        assertEquals("^b", client.getPermissions(host, user).getWrite());
+        assertEquals(1, client.getPermissionsOf(user).size());
+        client.updateTopicPermissions(host, user, new TopicPermissions("amq.topic", "^a", "^b"));
+        assertEquals("amq.topic", client.getTopicPermissions(host, user).get(0).getExchange());
+        client.clearTopicPermissions(host, user);
+        client.clearPermissions(host, user);
+        assertTrue(client.getPermissionsOf(user).isEmpty());
+        client.deleteUser(user);
+        assertNull(client.getUser(user));
+        client.deleteVhost(host);
+        assertNull(client.getVhost(host));
+    }
+
+    @Test
     void whatIsNotServedIsRefused() {
-        HttpServerException refused = assertThrows(HttpServerException.class, () -> client.createUser("ann", "secret".toCharArray(), List.of()));
+        HttpServerException refused = assertThrows(HttpServerException.class, () -> client.createVhost("traced", true));
         assertEquals(501, refused.status());
         assertTrue(client.getPolicies().isEmpty());
         assertNull(client.getVhost("elsewhere"));

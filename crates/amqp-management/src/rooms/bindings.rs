@@ -5,8 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use weir_broker::topology::TopologyError;
+use weir_broker::{Operation, Parties};
 use weir_model::queue::split_name;
-use weir_model::routing::{BindingMeta, Destination, ROUTING_KEY_BYTES_MAX, check_arguments};
+use weir_model::routing::{BindingMeta, Destination, ROUTING_KEY_BYTES_MAX, RoutingKind, check_arguments};
 
 use super::{exchanges, queues};
 use crate::ask::Ask;
@@ -153,6 +154,7 @@ pub(super) async fn create(ask: &Ask, ends: &Ends) -> Result<Answer> {
     let binding =
         BindingMeta::new(namespace.clone(), source.clone(), destination.clone(), Bytes::from(key), arguments);
     check(ask, &binding)?;
+    check_permission(ask, &binding, true)?;
     let name = properties_key(&binding.key, &binding.arguments);
     ask.broker.bind(binding).await?;
     // From the path that was asked.
@@ -192,10 +194,30 @@ pub(super) fn check(ask: &Ask, binding: &BindingMeta) -> Result<()> {
     check_arguments(arguments).map_err(|error| Failure::bad_request(error.to_string()))
 }
 
+/// Refuses a binding that AMQP would not allow to make, or to take back.
+fn check_permission(ask: &Ask, binding: &BindingMeta, make: bool) -> Result<()> {
+    let BindingMeta { namespace, source, destination, key, .. } = binding;
+    let operation = match (destination, make) {
+        (Destination::Queue(_), true) => Operation::QueueBind,
+        (Destination::Queue(_), false) => Operation::QueueUnbind,
+        (Destination::Exchange(_), true) => Operation::ExchangeBind,
+        (Destination::Exchange(_), false) => Operation::ExchangeUnbind,
+    };
+    let parties = Parties::two(destination.name(), source);
+    let mut pass = ask.user.enter(namespace)?;
+    let mut checked = pass.check(operation, parties);
+    let router = ask.broker.router(namespace)?;
+    if router.exchange(source).is_some_and(|exchange| exchange.kind.routing() == RoutingKind::Topic) {
+        checked = checked.and_then(|()| pass.check_routing(operation, parties, key));
+    }
+    checked.map_err(|forbidden| Failure::not_authorised(forbidden.to_string()))
+}
+
 pub(super) async fn delete(ask: &Ask, ends: &Ends, key: &str) -> Result<Answer> {
     ask.need_entry(&ends.namespace).map_err(|_| Failure::nothing_there())?;
     let binding = find(ask, ends, key)?;
     exchanges::refuse_default(&ends.source)?;
+    check_permission(ask, &binding, false)?;
     ask.broker.unbind(BindingMeta::clone(&binding)).await?;
     Ok(Answer::Done)
 }

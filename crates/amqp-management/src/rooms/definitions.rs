@@ -13,11 +13,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use weir_broker::Broker;
 use weir_broker::topology::{ExchangeDeclaration, QueueDeclaration, check_queue_name};
+use weir_model::access::{AccessChange, NamespaceMeta};
 use weir_model::queue::{QueueMeta, split_name};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, ROUTING_KEY_BYTES_MAX, check_arguments};
 
 use super::nodes::{CLUSTER_NAME, RABBITMQ_VERSION};
-use super::{bindings, exchanges, queues, users};
+use super::{bindings, exchanges, namespaces, queues, users};
 use crate::ask::Ask;
 use crate::failure::{Failure, Result};
 use crate::front::Answer;
@@ -34,7 +35,7 @@ const DECLARED_AT_ONCE: usize = 256;
 const RESERVED: &str = "amq.";
 
 /// Sections of what Weir does not have.
-const NOT_SERVED: [&str; 3] = ["topic_permissions", "parameters", "policies"];
+const NOT_SERVED: [&str; 2] = ["parameters", "policies"];
 
 /// Global parameters in which a cluster notes something about itself: another has its own.
 const OF_THE_CLUSTER: [&str; 3] = ["cluster_name", "internal_cluster_id", "cluster_tags"];
@@ -66,14 +67,16 @@ pub(super) fn export(ask: &Ask, namespace: Option<&str>) -> Result<Answer> {
     }
     match namespace {
         None => {
-            let users: Vec<Value> = ask.doorkeeper.users().iter().map(users::shown).collect();
-            let vhosts: Vec<Value> = namespaces.iter().map(|name| json!({ "name": name })).collect();
+            let records = ask.broker.access_records()?;
+            let users: Vec<Value> = records.users.iter().map(|user| users::shown(user)).collect();
+            let vhosts: Vec<Value> =
+                records.namespaces.iter().map(|namespace| exported_namespace(namespace)).collect();
             put(&mut document, "rabbitmq_definition_format", json!("cluster"));
             put(&mut document, "original_cluster_name", json!(CLUSTER_NAME));
             put(&mut document, "users", json!(users));
             put(&mut document, "vhosts", json!(vhosts));
-            put(&mut document, "permissions", json!(users::permissions(ask)?));
-            put(&mut document, "topic_permissions", json!([]));
+            put(&mut document, "permissions", json!(users::permissions(&ask.broker)?));
+            put(&mut document, "topic_permissions", json!(users::topic_permissions(&ask.broker)?));
             put(&mut document, "global_parameters", json!([]));
         }
         Some(namespace) => {
@@ -95,6 +98,13 @@ pub(super) fn export(ask: &Ask, namespace: Option<&str>) -> Result<Answer> {
         Some(name) => Answer::File(document, name.to_owned()),
         None => Answer::Json(document),
     })
+}
+
+fn exported_namespace(namespace: &NamespaceMeta) -> Value {
+    let NamespaceMeta { name, description, tags, default_queue_type, .. } = namespace;
+    let mut exported = json!({ "name": name, "description": description, "tags": tags });
+    super::put(&mut exported, "default_queue_type", default_queue_type.clone());
+    exported
 }
 
 fn put(document: &mut Value, name: &str, value: Value) {
@@ -153,6 +163,7 @@ fn exported_bindings(ask: &Ask, namespaces: &[String]) -> Result<Vec<Value>> {
 /// What a document declares, checked.
 #[derive(Debug, Default)]
 struct Import {
+    access: Vec<AccessChange>,
     exchanges: Vec<ExchangeMeta>,
     queues: Vec<(Named, QueueMeta)>,
     bindings: Vec<BindingMeta>,
@@ -165,10 +176,13 @@ pub(super) async fn import(ask: Ask, namespace: Option<String>) -> Result<Answer
     }
     let document = ask.object().map_err(|_| Failure::bad_request("failed_to_parse_json"))?;
     refuse_not_served(&document)?;
-    refuse_other_users(&ask, &document)?;
-    refuse_other_namespaces(&ask, &document)?;
-    let import = read(&ask, &document, namespace.as_deref())?;
+    let access = match namespace {
+        None => read_access(&ask, &document).await?,
+        Some(_) => Vec::new(),
+    };
+    let mut import = read(&ask, &document, namespace.as_deref())?;
     check_bindings(&ask, &import)?;
+    import.access = access;
     // What was begun is finished, whether somebody waits for it or not.
     match tokio::spawn(declare(Arc::clone(&ask.broker), import)).await {
         Ok(declared) => declared.map(|()| Answer::Done),
@@ -207,44 +221,43 @@ fn refuse_not_served(document: &Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// Users and permissions may be those that are there; there can be no others yet.
-fn refuse_other_users(ask: &Ask, document: &Map<String, Value>) -> Result<()> {
-    let refused = |what: String| {
-        Err(Failure::not_served(format!("{what} cannot be imported yet; take it out of the document")))
-    };
-    let users = ask.doorkeeper.users();
-    for user in section(document, "users")? {
-        let name = json::need_text(user, "name")?;
-        if !users.iter().any(|known| known.name == name) {
-            return refused(format!("the user '{name}'"));
-        }
+/// Users, namespaces and permissions of a document, in the order in which they are stored.
+async fn read_access(ask: &Ask, document: &Map<String, Value>) -> Result<Vec<AccessChange>> {
+    let mut changes = Vec::new();
+    for item in section(document, "users")? {
+        let name = json::need_text(item, "name")?;
+        let user = users::read(&ask.broker, item, name).await.map_err(|error| named(error, "user", name))?;
+        changes.push(AccessChange::PutUser { user, new: false });
     }
-    let permissions = users::permissions(ask)?;
-    for permission in section(document, "permissions")? {
-        let known = |one: &Value| {
-            ["user", "vhost", "configure", "write", "read"]
-                .iter()
-                .all(|field| one.get(field) == permission.get(*field))
-        };
-        if !permissions.iter().any(known) {
-            let user = json::need_text(permission, "user")?;
-            return refused(format!("this permission of the user '{user}'"));
-        }
+    for item in section(document, "vhosts")? {
+        let name = json::need_text(item, "name")?;
+        let namespace = namespaces::read(&item_metadata(item), name)?;
+        changes.push(AccessChange::PutNamespace { namespace, new: false });
     }
-    Ok(())
+    for item in section(document, "permissions")? {
+        let (namespace, user) = (json::need_text(item, "vhost")?, json::need_text(item, "user")?);
+        let permission = users::read_permission(item, namespace, user)?;
+        changes.push(AccessChange::PutPermission { permission });
+    }
+    for item in section(document, "topic_permissions")? {
+        let (namespace, user) = (json::need_text(item, "vhost")?, json::need_text(item, "user")?);
+        let permission = users::read_topic_permission(item, namespace, user)?;
+        changes.push(AccessChange::PutTopicPermission { permission });
+    }
+    if changes.len() > ITEMS_MAX {
+        let reason = format!("a document has at most {ITEMS_MAX} users, virtual hosts and permissions");
+        return Err(Failure::bad_request(reason));
+    }
+    Ok(changes)
 }
 
-fn refuse_other_namespaces(ask: &Ask, document: &Map<String, Value>) -> Result<()> {
-    let known = ask.broker.namespaces()?;
-    for namespace in section(document, "vhosts")? {
-        let name = json::need_text(namespace, "name")?;
-        if !known.contains(name) {
-            let reason =
-                format!("the virtual host '{name}' cannot be created yet; take it out of the document");
-            return Err(Failure::not_served(reason));
-        }
+/// What a definition says of a virtual host: RabbitMQ's newer versions say it in an object of its own.
+fn item_metadata(item: &Map<String, Value>) -> Map<String, Value> {
+    let mut said = item.clone();
+    if let Some(Value::Object(metadata)) = item.get("metadata") {
+        said.extend(metadata.clone());
     }
-    Ok(())
+    said
 }
 
 fn read(ask: &Ask, document: &Map<String, Value>, namespace: Option<&str>) -> Result<Import> {
@@ -254,13 +267,20 @@ fn read(ask: &Ask, document: &Map<String, Value>, namespace: Option<&str>) -> Re
         let reason = format!("a document has at most {ITEMS_MAX} exchanges, queues and bindings");
         return Err(Failure::bad_request(reason));
     }
+    let mut comes = BTreeSet::new();
+    for item in section(document, "vhosts")? {
+        comes.insert(json::need_text(item, "name")?);
+    }
     let place = |item: &Map<String, Value>| -> Result<String> {
         // A document of one virtual host goes into the one that is named.
         let of = match namespace {
             Some(namespace) => namespace.to_owned(),
             None => json::need_text(item, "vhost")?.to_owned(),
         };
-        ask.need_entry(&of).map(|()| of)
+        match comes.contains(of.as_str()) {
+            true => Ok(of),
+            false => ask.need_entry(&of).map(|()| of),
+        }
     };
     let mut import = Import::default();
     for item in exchanges {
@@ -360,7 +380,10 @@ fn check_bindings(ask: &Ask, import: &Import) -> Result<()> {
 }
 
 async fn declare(broker: Arc<Broker>, import: Import) -> Result<()> {
-    let Import { exchanges, queues, bindings } = import;
+    let Import { access, exchanges, queues, bindings } = import;
+    for change in access {
+        broker.change_access(change).await?;
+    }
     let exchanges = stream::iter(exchanges.into_iter().map(|meta| {
         let broker = Arc::clone(&broker);
         async move {

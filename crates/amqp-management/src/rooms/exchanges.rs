@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use weir_broker::topology::{ExchangeDeclaration, check_equivalent_exchange, check_not_reserved};
+use weir_broker::{Operation, Parties};
 use weir_model::routing::ExchangeMeta;
 
 use crate::ask::Ask;
@@ -74,6 +75,7 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
     let Named { namespace, name } = named;
     ask.need_entry(namespace)?;
     refuse_default(name)?;
+    ask.user.check(namespace, Operation::ExchangeDeclare, Parties::one(name))?;
     let body = ask.object()?;
     let declaration = ExchangeDeclaration {
         kind: json::some_text(&body, "type")?.unwrap_or(KIND_DEFAULT).to_owned(),
@@ -89,6 +91,10 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
         return Ok(Answer::Done);
     }
     check_not_reserved("exchange", name)?;
+    if let Some(alternate) = &wanted.alternate_exchange {
+        let parties = Parties::two(name, alternate);
+        ask.user.check(namespace, Operation::ExchangeDeclareAlternate, parties)?;
+    }
     let there = ask.broker.declare_exchange(wanted.clone()).await?;
     check_equivalent_exchange(&there, &wanted)?;
     Ok(Answer::Created(None))
@@ -98,6 +104,7 @@ pub(super) async fn delete(ask: &Ask, named: &Named) -> Result<Answer> {
     ask.need_entry(&named.namespace).map_err(|_| Failure::nothing_there())?;
     need(ask, named)?;
     refuse_default(&named.name)?;
+    ask.user.check(&named.namespace, Operation::ExchangeDelete, Parties::one(&named.name))?;
     check_not_reserved("exchange", &named.name)?;
     let if_unused = ask.query.is_true("if-unused");
     ask.broker.delete_exchange(&named.namespace, &named.name, if_unused).await?;

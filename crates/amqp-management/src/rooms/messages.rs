@@ -11,8 +11,10 @@ use weir_amqp_wire::ReplyCode;
 use weir_broker::Broker;
 use weir_broker::queues::{Place, QueueDelivery, keys_header};
 use weir_broker::topology::QueueInfo;
+use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header};
 use weir_model::queue::QueueKind;
+use weir_model::routing::RoutingKind;
 use weir_model::subscription::{DeadReason, Disposition};
 use weir_router::{Route, Routed};
 
@@ -72,7 +74,19 @@ fn failed(reason: &str) -> Failure {
 /// What can be told of a message before it is routed.
 fn check(ask: &Ask, namespace: &str, exchange: &str, message: &Message) -> Result<()> {
     let precondition = |words: String| Failure::amqp(ReplyCode::PreconditionFailed, words);
-    if ask.broker.router(namespace)?.exchange(exchange).is_some_and(|meta| meta.internal) {
+    let parties = Parties::one(exchange);
+    let mut pass = ask.user.enter(namespace)?;
+    let router = ask.broker.router(namespace)?;
+    let mut checked = pass.check(Operation::BasicPublish, parties);
+    if router.exchange(exchange).is_some_and(|meta| meta.kind.routing() == RoutingKind::Topic) {
+        let Copies { copies, blind } = take_copies(&mut message.properties.clone())
+            .map_err(|error| Failure::amqp(ReplyCode::PreconditionFailed, error))?;
+        for key in std::iter::once(message.routing_key.as_bytes()).chain(&copies).chain(&blind) {
+            checked = checked.and_then(|()| pass.check_routing(Operation::BasicPublish, parties, key));
+        }
+    }
+    checked.map_err(|forbidden| Failure::not_authorised(forbidden.to_string()))?;
+    if router.exchange(exchange).is_some_and(|meta| meta.internal) {
         let words = format!("cannot publish to internal exchange '{exchange}' in vhost '{namespace}'");
         return Err(Failure::amqp(ReplyCode::AccessRefused, words));
     }
@@ -82,9 +96,9 @@ fn check(ask: &Ask, namespace: &str, exchange: &str, message: &Message) -> Resul
         return Err(precondition(words));
     }
     if let Some(user) = &message.properties.user_id
-        && *user != *ask.user.name.as_str()
+        && !ask.user.may_send_as(&user.to_string_lossy())
     {
-        let name = &ask.user.name;
+        let name = ask.user.name();
         let words = format!("user_id property set to '{user}' but authenticated user was '{name}'");
         return Err(precondition(words));
     }
@@ -169,7 +183,7 @@ struct Wanted {
 }
 
 pub(super) async fn get(ask: Ask, named: Named) -> Result<Answer> {
-    let info = queues::find_to_change(&ask, &named)?;
+    let info = queues::find_to_change(&ask, &named, Operation::BasicGet)?;
     let body = ask.object()?;
     let wanted = Wanted {
         mode: AckMode::by_name(json::need_text(&body, "ackmode")?)?,
@@ -190,6 +204,13 @@ pub(super) async fn get(ask: Ask, named: Named) -> Result<Answer> {
     };
     if wanted.count > MESSAGES_MAX {
         return Err(Failure::bad_request(format!("an answer has at most {MESSAGES_MAX} messages")));
+    }
+    if info.meta.kind == QueueKind::Stream {
+        let words = format!(
+            "basic.get not supported by stream queue '{}' in vhost '{}'",
+            named.name, named.namespace
+        );
+        return Err(Failure::amqp(ReplyCode::NotImplemented, words));
     }
     if info.arguments.single_active {
         let words = format!(

@@ -19,7 +19,7 @@ use crate::ask::Ask;
 use crate::failure::{Failure, Result};
 use crate::front::Answer;
 use crate::listing;
-use crate::resource::Resource;
+use crate::resource::{Of, Resource};
 
 /// Carries a request out. Its method is one that the resource has.
 pub(crate) async fn answer(ask: Ask, method: Method, resource: Resource) -> Result<Answer> {
@@ -35,8 +35,8 @@ pub(crate) async fn answer(ask: Ask, method: Method, resource: Resource) -> Resu
 
         Namespaces => namespaces::list(&ask).await,
         Namespace(name) if read => namespaces::describe(&ask, &name).await,
-        Namespace(name) if method == Method::PUT => namespaces::create(&ask, &name),
-        Namespace(name) => namespaces::delete(&ask, &name),
+        Namespace(name) if method == Method::PUT => namespaces::create(&ask, &name).await,
+        Namespace(name) => namespaces::delete(&ask, &name).await,
 
         Exchanges(namespace) => exchanges::list(&ask, namespace.as_deref()),
         Exchange(named) if read => exchanges::describe(&ask, &named),
@@ -76,11 +76,22 @@ pub(crate) async fn answer(ask: Ask, method: Method, resource: Resource) -> Resu
 
         Users => users::list(&ask),
         User(name) if read => users::describe(&ask, &name),
-        Permissions(of) if read => users::list_permissions(&ask, &of),
-        TopicPermissions(_) if read => empty(&ask),
-        User(_) | Permissions(_) | TopicPermissions(_) => {
-            Err(Failure::not_served("users and permissions cannot be changed yet"))
+        User(name) if method == Method::PUT => users::declare(&ask, &name).await,
+        User(name) => users::delete(&ask, &name).await,
+        Permissions(Of::Both { namespace, user }) if method == Method::PUT => {
+            users::permit(&ask, &namespace, &user).await
         }
+        Permissions(Of::Both { namespace, user }) if method == Method::DELETE => {
+            users::forbid(&ask, &namespace, &user).await
+        }
+        Permissions(of) => users::list_permissions(&ask, &of),
+        TopicPermissions(Of::Both { namespace, user }) if method == Method::PUT => {
+            users::permit_topics(&ask, &namespace, &user).await
+        }
+        TopicPermissions(Of::Both { namespace, user }) if method == Method::DELETE => {
+            users::forbid_topics(&ask, &namespace, &user).await
+        }
+        TopicPermissions(of) => users::list_topic_permissions(&ask, &of),
         Nothing => empty(&ask),
         NothingOfThisName if read || method == Method::DELETE => Err(Failure::nothing_there()),
         NothingOfThisName => Err(Failure::not_served(

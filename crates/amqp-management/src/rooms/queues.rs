@@ -6,8 +6,9 @@ use weir_broker::queues::QueueFigures;
 use weir_broker::topology::{
     QueueDeclaration, QueueInfo, TopologyError, check_equivalent, check_not_reserved, check_queue_name,
 };
+use weir_broker::{Operation, Parties};
 use weir_model::queue::{QueueKind, split_name};
-use weir_model::routing::ArgumentValue;
+use weir_model::routing::{ArgumentValue, argument};
 
 use super::nodes::node_name;
 use super::{put, sessions};
@@ -132,10 +133,11 @@ pub(super) fn find(ask: &Ask, named: &Named) -> Result<QueueInfo> {
     }
 }
 
-/// As [`find`], for what changes a queue: not one that belongs to a connection.
-pub(super) fn find_to_change(ask: &Ask, named: &Named) -> Result<QueueInfo> {
+/// As [`find`], for an operation that changes a queue: not one that belongs to a connection.
+pub(super) fn find_to_change(ask: &Ask, named: &Named, operation: Operation) -> Result<QueueInfo> {
     ask.need_entry(&named.namespace).map_err(|_| Failure::nothing_there())?;
     let info = find(ask, named)?;
+    ask.user.check(&named.namespace, operation, Parties::one(&named.name))?;
     if info.meta.exclusive {
         return Err(locked(named));
     }
@@ -163,6 +165,7 @@ pub(super) async fn describe(ask: &Ask, named: &Named) -> Result<Answer> {
 pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
     let Named { namespace, name } = named;
     ask.need_entry(namespace)?;
+    ask.user.check(namespace, Operation::QueueDeclare, Parties::one(name))?;
     let body = ask.object()?;
     let declaration = QueueDeclaration {
         durable: json::flag(&body, "durable")?,
@@ -177,6 +180,12 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
         None => {
             check_queue_name(name)?;
             check_not_reserved("queue", name)?;
+            if let Some(exchange) = argument(&wanted.arguments, "x-dead-letter-exchange")
+                && let Some(exchange) = exchange.as_text()
+            {
+                let parties = Parties::two(name, exchange);
+                ask.user.check(namespace, Operation::QueueDeclareDeadLetter, parties)?;
+            }
             ask.broker.create_queue(namespace, name, wanted.clone()).await?
         }
     };
@@ -189,7 +198,7 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
 }
 
 pub(super) async fn delete(ask: &Ask, named: &Named) -> Result<Answer> {
-    let info = find_to_change(ask, named)?;
+    let info = find_to_change(ask, named, Operation::QueueDelete)?;
     let Named { namespace, name } = named;
     let (if_unused, if_empty) = (ask.query.is_true("if-unused"), ask.query.is_true("if-empty"));
     if if_unused || if_empty {
@@ -206,7 +215,13 @@ pub(super) async fn delete(ask: &Ask, named: &Named) -> Result<Answer> {
 }
 
 pub(super) async fn purge(ask: &Ask, named: &Named) -> Result<Answer> {
-    let info = find_to_change(ask, named)?;
+    let info = find_to_change(ask, named, Operation::QueuePurge)?;
+    if info.meta.kind == QueueKind::Stream {
+        let Named { namespace, name } = named;
+        return Err(Failure::bad_request(format!(
+            "queue.purge not supported by stream queue '{name}' in vhost '{namespace}'"
+        )));
+    }
     ask.broker.open_queue(&info).await?.purge().await?;
     Ok(Answer::Done)
 }

@@ -28,7 +28,7 @@ const REASON_BYTES_MAX: usize = 200;
 fn seen(ask: &Ask) -> Vec<Session> {
     let mut sessions = ask.broker.sessions();
     if !ask.user.may_monitor() {
-        sessions.retain(|session| session.facts().user.as_deref() == Some(ask.user.name.as_str()));
+        sessions.retain(|session| session.facts().user.as_deref() == Some(ask.user.name()));
     }
     sessions
 }
@@ -44,7 +44,7 @@ fn of_namespace(ask: &Ask, namespace: Option<&str>) -> Result<Vec<Session>> {
 
 fn find(ask: &Ask, name: &str) -> Result<Session> {
     let session = ask.broker.session(name).ok_or_else(Failure::nothing_there)?;
-    if ask.user.may_monitor() || session.facts().user.as_deref() == Some(ask.user.name.as_str()) {
+    if ask.user.may_monitor() || session.facts().user.as_deref() == Some(ask.user.name()) {
         return Ok(session);
     }
     Err(Failure::not_authorised("User not authorised to access object"))
@@ -57,7 +57,7 @@ pub(super) fn list(ask: &Ask, namespace: Option<&str>) -> Result<Answer> {
 }
 
 pub(super) fn list_of(ask: &Ask, user: &str) -> Result<Answer> {
-    if ask.user.name != user {
+    if ask.user.name() != user {
         ask.user.need_monitor()?;
     }
     let of_user = |session: &&Session| session.facts().user.as_deref() == Some(user);
@@ -73,7 +73,7 @@ pub(super) fn describe(ask: &Ask, name: &str) -> Result<Answer> {
 
 pub(super) async fn close(ask: &Ask, name: &str) -> Result<Answer> {
     let session = find(ask, name)?;
-    if session.facts().user.as_deref() != Some(ask.user.name.as_str()) {
+    if session.facts().user.as_deref() != Some(ask.user.name()) {
         ask.user.need_administrator()?;
     }
     session.close(reason(ask)).await;
@@ -81,7 +81,7 @@ pub(super) async fn close(ask: &Ask, name: &str) -> Result<Answer> {
 }
 
 pub(super) async fn close_all_of(ask: &Ask, user: &str) -> Result<Answer> {
-    if ask.user.name != user {
+    if ask.user.name() != user {
         ask.user.need_administrator()?;
     }
     let sessions = ask.broker.sessions().into_iter();

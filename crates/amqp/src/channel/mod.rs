@@ -45,6 +45,10 @@ pub(crate) enum Delivered {
 #[derive(Debug)]
 pub(crate) struct StreamConsumer {
     pub credit: StreamCredit,
+    /// What it reads, and with what it was declared, for whoever asks.
+    pub queue: String,
+    pub prefetch: u16,
+    pub arguments: Arguments,
 }
 
 /// A consumer within its connection.

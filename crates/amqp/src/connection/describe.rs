@@ -9,7 +9,7 @@ use weir_model::TimestampMs;
 use weir_model::queue::split_name;
 
 use super::Connection;
-use crate::channel::{Channel, Consumer, Mode};
+use crate::channel::{Channel, Consumer, Mode, StreamConsumer};
 use crate::handshake::{Agreed, Client};
 
 /// What the version of the protocol is called.
@@ -63,6 +63,9 @@ fn channel_state(number: u16, channel: &Channel) -> ChannelState {
         Mode::Transaction(transaction) => transaction.counts(),
         Mode::Plain | Mode::Confirm => (0, 0),
     };
+    let queues = channel.consumers.iter().map(|(tag, consumer)| consumer_state(tag, consumer));
+    let streams = channel.streams.iter().map(|(tag, consumer)| stream_consumer_state(tag, consumer));
+    let consumers = queues.chain(streams).collect();
     ChannelState {
         number,
         prefetch: channel.prefetch.into(),
@@ -73,7 +76,7 @@ fn channel_state(number: u16, channel: &Channel) -> ChannelState {
         transactional: matches!(channel.mode, Mode::Transaction { .. }),
         uncommitted: uncommitted as u64,
         uncommitted_settlements: uncommitted_settlements as u64,
-        consumers: channel.consumers.iter().map(|(tag, consumer)| consumer_state(tag, consumer)).collect(),
+        consumers,
     }
 }
 
@@ -84,6 +87,17 @@ fn consumer_state(tag: &ShortStr, consumer: &Consumer) -> ConsumerState {
         queue: queue.to_owned(),
         settles: !consumer.no_ack,
         exclusive: consumer.exclusive,
+        prefetch: consumer.prefetch.into(),
+        arguments: consumer.arguments.clone(),
+    }
+}
+
+fn stream_consumer_state(tag: &ShortStr, consumer: &StreamConsumer) -> ConsumerState {
+    ConsumerState {
+        tag: tag.to_string_lossy().into_owned(),
+        queue: consumer.queue.clone(),
+        settles: true,
+        exclusive: false,
         prefetch: consumer.prefetch.into(),
         arguments: consumer.arguments.clone(),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_amqp_message::message_of;
+use weir_amqp_message::{arguments, message_of};
 use weir_amqp_wire::methods::{basic, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::Topic;
@@ -68,9 +68,11 @@ impl Connection {
         let (owner, prefetch) = (channel.owner, channel.prefetch);
         let (credit, records) = self.front.broker.read_stream(topic, start, prefetch.into()).await?;
         let has_partitions = topic.partition_count() > 1;
+        let queue = name.to_string_lossy().into_owned();
+        let consumer = StreamConsumer { credit, queue, prefetch, arguments: arguments(&method.arguments) };
         let feed = StreamFeed { channel: number, owner, tag: tag.clone(), name, has_partitions, records };
         let channel = self.channel(number)?;
-        channel.streams.insert(tag.clone(), StreamConsumer { credit });
+        channel.streams.insert(tag.clone(), consumer);
         if !method.no_wait {
             self.send(number, basic::ConsumeOk { consumer_tag: tag });
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_model::SubscriptionId;
-use weir_model::queue::{DEFAULT_NAMESPACE, QueueKind, split_name};
+use weir_model::queue::{QueueKind, split_name};
 
 use super::{QueueInfo, TopologyError};
 use crate::broker::Broker;
@@ -13,19 +13,17 @@ use crate::queues::QueueFigures;
 use crate::read::PartitionRef;
 
 impl Broker {
-    /// The namespaces that there are, in order: the default one, and those in which something was declared.
+    /// The namespaces that there are, in order.
     pub fn namespaces(&self) -> Result<BTreeSet<String>, Unavailable> {
-        let topology = self.meta()?.view().topology();
-        let declared = topology.namespaces().map(str::to_owned);
-        Ok(std::iter::once(DEFAULT_NAMESPACE.to_owned()).chain(declared).collect())
+        let namespaces = self.access_records()?.namespaces;
+        Ok(namespaces.iter().map(|namespace| namespace.name.clone()).collect())
     }
 
     /// All queues, of one namespace or of all, in the order of their full names.
     pub fn queues(&self, namespace: Option<&str>) -> Result<Vec<QueueInfo>, Unavailable> {
         let catalog = self.meta()?.view().catalog();
         let queues = catalog.topics().into_iter().filter_map(|topic| {
-            let (of, _) = split_name(&topic.name);
-            if namespace.is_some_and(|namespace| namespace != of) {
+            if namespace.is_some_and(|namespace| namespace != split_name(&topic.name).0) {
                 return None;
             }
             // What could be declared can be read.
