@@ -151,7 +151,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_by_the_client():
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not errors and time.monotonic() < deadline:
         producer.poll(0.2)
-    assert errors and errors[0].code() == KafkaError._SSL, errors
+    assert errors and "certificate verify failed" in errors[0].str(), errors
 
 
 def test_permissions_hold_topic_by_topic():
@@ -163,13 +163,15 @@ def test_permissions_hold_topic_by_topic():
     for topic in ("prices", "secrets"):
         error = send(settings, topic, b"x")
         assert error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, error
-    seen = set(AdminClient(settings).list_topics(timeout=PATIENCE_SECONDS).topics)
+    # One that nobody holds gives up what it was asked.
+    shop = AdminClient(settings)
+    seen = set(shop.list_topics(timeout=PATIENCE_SECONDS).topics)
     assert {"orders", "prices"} <= seen and "secrets" not in seen
     with pytest.raises(KafkaException) as refused:
-        AdminClient(settings).delete_topics(["orders"])["orders"].result(PATIENCE_SECONDS)
+        shop.delete_topics(["orders"])["orders"].result(PATIENCE_SECONDS)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(KafkaException) as refused:
-        AdminClient(settings).create_topics([NewTopic("other", 1)])["other"].result(PATIENCE_SECONDS)
+        shop.create_topics([NewTopic("other", 1)])["other"].result(PATIENCE_SECONDS)
     assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -224,7 +226,7 @@ def test_a_wrong_password_is_access_refused():
     began = time.monotonic()
     with pytest.raises(ProbableAuthenticationError) as refused:
         pika.BlockingConnection(amqp(("shop", "buying")))
-    assert "(403) ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN" in str(refused.value)
+    assert "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN" in str(refused.value)
     assert time.monotonic() - began < PATIENCE_SECONDS
 
 
