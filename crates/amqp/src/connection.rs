@@ -1,10 +1,16 @@
 //! One connection: reads frames, carries out methods in their order, and sends what comes of them.
 
 mod basic;
+mod blocking;
 mod close;
 mod declare;
+mod describe;
 mod permission;
 mod publish;
+mod queues;
+mod replies;
+mod streams;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,14 +22,16 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
-    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope,
-    ShortStr, Writer,
+    Command, Content, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode,
+    Scope, ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
+use weir_broker::streams::{StreamRecord, StreamRecords};
 use weir_broker::{Access, Broker, Forbidden, Pass, Peer};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
@@ -34,6 +42,8 @@ use crate::errors::Failure;
 use crate::front::{ConnectionId, Front};
 use crate::handshake::{self, Agreed, Client, Credentials, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
+use crate::replies::{REPLIES_WAITING_MAX, Reply};
+pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
@@ -42,6 +52,8 @@ const READ_BYTES: usize = 64 << 10;
 /// How long a peer may take to answer `connection.close`.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How often a client that is blocked is looked at.
+const BLOCKED_STEP: Duration = Duration::from_millis(200);
 /// How long a client waits that was refused and does not read why, so that it does not try again at once (RabbitMQ's).
 const REFUSED: Duration = Duration::from_secs(3);
 
@@ -51,15 +63,22 @@ const HEARTBEATS_MISSED: u32 = 2;
 /// The next records of a consumer.
 type NextDeliveries = Pin<Box<dyn Future<Output = (Feed, Option<Vec<QueueDelivery>>)> + Send>>;
 
+/// The next records of a consumer that reads by offset.
+type NextRecords = Pin<Box<dyn Future<Output = (StreamFeed, Option<Vec<StreamRecord>>)> + Send>>;
+
 /// Why a connection ends.
 #[derive(Debug)]
 enum Ended {
-    /// The peer closed it, as it should or not.
-    ByPeer,
+    /// The peer is gone.
+    Gone,
+    /// The peer closes it as it should, and waits to be told that it is.
+    Closed,
     /// We do: the peer is told why.
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
     Silent,
+    /// An operator closed it, for this reason.
+    Ordered(String),
     /// The broker stops.
     Draining,
 }
@@ -67,6 +86,8 @@ enum Ended {
 pub(super) struct Connection {
     front: Arc<Front>,
     id: ConnectionId,
+    /// Its place among the broker's sessions.
+    seat: SessionSeat,
     client: Client,
     agreed: Agreed,
     namespace: String,
@@ -79,6 +100,7 @@ pub(super) struct Connection {
     outbox: Outbox,
     channels: BTreeMap<u16, Channel>,
     deliveries: FuturesUnordered<NextDeliveries>,
+    stream_records: FuturesUnordered<NextRecords>,
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
@@ -91,6 +113,13 @@ pub(super) struct Connection {
     route: weir_router::Route,
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
+    /// Direct replies to this connection's channels.
+    replies: mpsc::Receiver<Reply>,
+    reply_sender: mpsc::Sender<Reply>,
+    /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
+    blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
+    /// Whether the client was told that it is blocked.
+    blocked_told: bool,
     /// State of a small generator, for exchanges that choose at random.
     random: u64,
 }
@@ -105,6 +134,16 @@ struct Feed {
     deliveries: QueueDeliveries,
 }
 
+/// What a consumer reads by offset. It may outlive the consumer, and another may have its tag by then.
+struct StreamFeed {
+    channel: u16,
+    owner: weir_broker::queues::OwnerId,
+    tag: ShortStr,
+    name: ShortStr,
+    has_partitions: bool,
+    records: StreamRecords,
+}
+
 /// Settlements of one queue that go together.
 struct Settling {
     topic: TopicId,
@@ -115,12 +154,14 @@ struct Settling {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, peer: SocketAddr)
+pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (mut read, write) = tokio::io::split(stream);
-    let (outbox, writing) = outbox(write);
+    let peer = ends.peer;
+    let counters = Arc::new(SessionCounters::default());
+    let (outbox, writing) = outbox(write, Arc::clone(&counters));
     let writing = tokio::spawn(writing);
     let mut buffer = BytesMut::new();
     let mut out = Writer::new(FRAME_MAX);
@@ -131,9 +172,12 @@ where
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
+            let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+            let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
             let access_changed = front.broker.on_access_change();
             let mut connection = Connection {
                 id: front.new_connection(),
+                seat: front.broker.open_session(facts, counters),
                 front,
                 client,
                 agreed,
@@ -145,6 +189,7 @@ where
                 outbox,
                 channels: BTreeMap::new(),
                 deliveries: FuturesUnordered::new(),
+                stream_records: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
                 settlements: Vec::new(),
@@ -152,6 +197,10 @@ where
                 router: None,
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
+                replies,
+                reply_sender,
+                blocked: None,
+                blocked_told: false,
                 random,
             };
             let ended = connection.run(&mut read, &mut buffer).await;
@@ -159,6 +208,10 @@ where
         }
         Ok(None) => {
             outbox.send(out.take());
+            // Whoever is refused sees the end of the stream behind what it is told.
+            drop(outbox);
+            let _ =
+                tokio::time::timeout(CLOSING, close::until_closed(&mut read, &mut buffer, FRAME_MAX)).await;
         }
         Err(_) => tracing::warn!(%peer, "the connection was not opened in time"),
     }
@@ -326,16 +379,32 @@ impl Connection {
             }
             self.flush().await;
             let is_full = self.outbox.is_full();
+            let is_blocked = self.blocked.is_some();
+            if is_full || is_blocked {
+                // Nothing is read meanwhile, its heartbeats included: it is not silent.
+                heard_at = Instant::now();
+            }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
-                came = read.read_buf(buffer), if !is_full => match came {
-                    Ok(1..) => heard_at = Instant::now(),
-                    _ => return Ended::ByPeer,
+                ask = self.seat.asked() => match ask {
+                    SessionAsk::Close(reason) => return Ended::Ordered(reason),
+                    // Whoever asked may have gone.
+                    SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
+                },
+                came = read.read_buf(buffer), if !is_full && !is_blocked => match came {
+                    Ok(bytes @ 1..) => {
+                        self.seat.counters().received(bytes);
+                        heard_at = Instant::now();
+                    }
+                    _ => return Ended::Gone,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
+                Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
+                Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
+                () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
                 // It is looked at before the next frame is.
                 Ok(()) = self.access_changed.changed() => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {
@@ -346,7 +415,7 @@ impl Connection {
                 }
             }
             if self.outbox.is_gone() {
-                return Ended::ByPeer;
+                return Ended::Gone;
             }
         }
     }
@@ -355,6 +424,9 @@ impl Connection {
     async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
         self.router = None;
         self.renew_pass()?;
+        if !self.go_on_publishing().await? {
+            return Ok(());
+        }
         loop {
             let frame = match Frame::parse(buffer, self.agreed.frame_max) {
                 Ok(Parsed::Frame(frame)) => frame,
@@ -371,6 +443,9 @@ impl Connection {
                 (_, 0) => self.on_connection(frame)?,
                 (_, number) => self.on_channel(number, frame).await?,
             }
+            if self.blocked.is_some() {
+                return Ok(());
+            }
         }
     }
 
@@ -378,11 +453,8 @@ impl Connection {
         let method = Method::decode(frame.payload)
             .map_err(|error| Ended::Failed(Failure::new(ReplyCode::SyntaxError, error.to_string()), 0, 0))?;
         match method {
-            Method::ConnectionClose(_) => {
-                self.send(0, connection::CloseOk {});
-                Err(Ended::ByPeer)
-            }
-            Method::ConnectionCloseOk(_) => Err(Ended::ByPeer),
+            Method::ConnectionClose(_) => Err(Ended::Closed),
+            Method::ConnectionCloseOk(_) => Err(Ended::Gone),
             Method::ConnectionUpdateSecret(_) => {
                 self.send(0, connection::UpdateSecretOk {});
                 Ok(())
@@ -406,6 +478,7 @@ impl Connection {
                     Method::decode(frame.payload)
             {
                 self.channels.remove(&number);
+                self.count_channels();
                 if matches!(method, Method::ChannelClose(_)) {
                     self.send(number, channel::CloseOk {});
                 }
@@ -443,6 +516,7 @@ impl Connection {
         }
         let owner = self.front.broker.new_owner();
         self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
+        self.count_channels();
         self.send(number, channel::OpenOk::default());
         Ok(())
     }
@@ -477,6 +551,10 @@ impl Connection {
     async fn carry_out(&mut self, number: u16, command: Command) -> Result<(), Failure> {
         let Command { method, content } = command;
         if let Method::BasicPublish(publish) = method {
+            if !self.front.broker.has_disk_space() {
+                self.block(number, publish, content.unwrap_or_default());
+                return Ok(());
+            }
             return self.publish(number, publish, content.unwrap_or_default()).await;
         }
         if !matches!(method, Method::BasicAck(_) | Method::BasicNack(_) | Method::BasicReject(_)) {
@@ -488,6 +566,7 @@ impl Connection {
             Method::ChannelClose(_) => {
                 self.close_channel(number).await;
                 self.channels.remove(&number);
+                self.count_channels();
                 self.send(number, channel::CloseOk {});
                 Ok(())
             }
@@ -584,6 +663,16 @@ impl Connection {
         for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
             let _ = queue.add_credit(key.id, credit).await;
         }
+    }
+
+    /// Lets settlements go that are gathered, and returns when they are durable.
+    async fn settle_durably(&mut self) {
+        for settling in std::mem::take(&mut self.settlements) {
+            // With a queue that is gone went what was in it.
+            let Settling { queue, owner, places, disposition, .. } = settling;
+            let _ = queue.settle_durably(owner, places, disposition).await;
+        }
+        self.flush_settlements().await;
     }
 
     /// Gathers a settlement with others that go the same way.

@@ -1,13 +1,14 @@
 //! From what went wrong below to what a client is told: a code, whose number says whether the channel or the
 //! connection ends, and RabbitMQ's words where clients look at them.
 
+use weir_amqp_message::NotAList;
 use weir_amqp_wire::ReplyCode;
 use weir_broker::Forbidden;
 use weir_broker::errors::{AdminError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone, SubscribeError};
-use weir_broker::topology::{TopologyError, Unrouted};
+use weir_broker::topology::{TopologyError, Undeclarable, Unrouted, locked};
 
-use crate::channel::UnknownTag;
+use crate::channel::{TransactionFull, UnknownTag};
 
 /// Why a method was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,11 @@ impl Failure {
         Failure::new(ReplyCode::NotFound, format!("no exchange '{name}' in vhost '{namespace}'"))
     }
 
+    /// A queue is another connection's, or was not declared as exclusive as it is.
+    pub(crate) fn locked(name: &str, namespace: &str) -> Failure {
+        Failure::new(ReplyCode::ResourceLocked, locked(namespace, name))
+    }
+
     pub(crate) fn precondition(words: impl Into<String>) -> Failure {
         Failure::new(ReplyCode::PreconditionFailed, words)
     }
@@ -47,6 +53,30 @@ impl From<Forbidden> for Failure {
 impl From<UnknownTag> for Failure {
     fn from(error: UnknownTag) -> Failure {
         Failure::precondition(error.to_string())
+    }
+}
+
+impl From<TransactionFull> for Failure {
+    fn from(error: TransactionFull) -> Failure {
+        Failure::precondition(error.to_string())
+    }
+}
+
+impl From<NotAList> for Failure {
+    fn from(error: NotAList) -> Failure {
+        Failure::precondition(error.to_string())
+    }
+}
+
+impl From<Undeclarable> for Failure {
+    fn from(error: Undeclarable) -> Failure {
+        let code = match error {
+            Undeclarable::Refused(_) => ReplyCode::AccessRefused,
+            Undeclarable::Locked(_) => ReplyCode::ResourceLocked,
+            Undeclarable::Precondition(_) => ReplyCode::PreconditionFailed,
+            Undeclarable::NotServed(_) => ReplyCode::NotImplemented,
+        };
+        Failure::new(code, error.to_string())
     }
 }
 
@@ -78,6 +108,7 @@ impl From<TopologyError> for Failure {
             TopologyError::NoSuchQueue(_) | TopologyError::NoSuchExchange(_) => {
                 Failure::new(ReplyCode::NotFound, error.to_string())
             }
+            TopologyError::Stream(_) => Failure::new(ReplyCode::NotImplemented, error.to_string()),
             TopologyError::NotAQueue(_) => Failure::new(ReplyCode::ResourceLocked, error.to_string()),
             TopologyError::InUse(_) | TopologyError::Argument(_) | TopologyError::Binding(_) => {
                 Failure::precondition(error.to_string())

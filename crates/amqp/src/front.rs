@@ -15,7 +15,8 @@ use weir_broker::Broker;
 use weir_model::TopicId;
 use weir_socket::Listener;
 
-use crate::connection;
+use crate::connection::{self, Ends};
+use crate::replies::Mailboxes;
 
 /// How long to wait before accepting again after it failed, for want of file descriptors mostly.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -56,6 +57,7 @@ pub(crate) struct Front {
     pub draining: CancellationToken,
     /// Whose the exclusive queues are.
     pub exclusive: Mutex<BTreeMap<TopicId, ConnectionId>>,
+    pub mailboxes: Mailboxes,
     next_connection: AtomicU64,
 }
 
@@ -83,6 +85,7 @@ impl AmqpFront {
             options,
             draining: CancellationToken::new(),
             exclusive: Mutex::default(),
+            mailboxes: Mailboxes::default(),
             next_connection: AtomicU64::new(0),
         };
         AmqpFront { listener, front: Arc::new(front) }
@@ -105,7 +108,9 @@ impl AmqpFront {
                 Some(ended) = connections.join_next(), if !connections.is_empty() => report_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
-                        connections.spawn(connection::serve(self.front.clone(), stream, peer));
+                        // An address without a port is known when the client has connected.
+                        let local = stream.local_addr().unwrap_or(self.listener.local_addr());
+                        connections.spawn(connection::serve(self.front.clone(), stream, Ends { peer, local }));
                     }
                     Ok((_, peer)) => tracing::warn!(%peer, "a connection was refused: there are as many as allowed"),
                     Err(error) => {
@@ -130,11 +135,11 @@ impl AmqpFront {
 
     /// Serves one connection on a stream that somebody else has accepted, such as a simulated one. Returns when it has
     /// ended.
-    pub fn serve_stream<S>(&self, stream: S, peer: SocketAddr) -> impl Future<Output = ()> + use<S>
+    pub fn serve_stream<S>(&self, stream: S, peer: SocketAddr) -> impl Future<Output = ()> + Send + use<S>
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        connection::serve(self.front.clone(), stream, peer)
+        connection::serve(self.front.clone(), stream, Ends { peer, local: self.listener.local_addr() })
     }
 }
 

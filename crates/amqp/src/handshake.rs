@@ -19,7 +19,7 @@ pub(crate) const HEARTBEAT_SECONDS: u16 = 60;
 const VERSION: &str = "4.3.0";
 
 /// What the broker can do beyond the specification.
-const CAPABILITIES: [&str; 8] = [
+const CAPABILITIES: [&str; 9] = [
     "publisher_confirms",
     "exchange_exchange_bindings",
     "basic.nack",
@@ -28,6 +28,7 @@ const CAPABILITIES: [&str; 8] = [
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 ];
 
 /// How far a handshake has come. It stops where somebody must be asked who knows the users: at [`Handshake::Claimed`] and
@@ -66,8 +67,12 @@ impl std::fmt::Debug for Credentials {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Client {
     pub user: String,
+    /// By which mechanism it said so.
+    pub mechanism: String,
     /// Whether it wants to be told when a queue that it consumes goes.
     pub takes_cancel: bool,
+    /// Whether it wants to be told that it is held back.
+    pub takes_blocked: bool,
     /// Whether it reads a refusal of its credentials; others only see the connection close.
     pub takes_refusal: bool,
     /// What it says of itself.
@@ -186,7 +191,9 @@ fn credentials(ok: connection::StartOk) -> Result<Credentials, Failure> {
     };
     let client = Client {
         user,
+        mechanism: mechanism.to_owned(),
         takes_cancel: capability("consumer_cancel_notify"),
+        takes_blocked: capability("connection.blocked"),
         takes_refusal: capability("authentication_failure_close"),
         properties: ok.client_properties,
     };

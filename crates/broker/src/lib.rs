@@ -9,6 +9,8 @@
 //! * [`Topic`], [`PartitionRef`]: what records go to and come from.
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
+//! * [`sessions`]: who is connected, as the fronts tell.
+//! * [`streams`]: reading topics record by record, by offset.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
 //! * [`errors`]: one type per operation, told apart by cause.
 //! * [`options`]: what an operator may set.
@@ -22,6 +24,7 @@ pub mod errors;
 pub mod groups;
 mod ids;
 mod info;
+mod listeners;
 mod metrics;
 mod offsets;
 pub mod options;
@@ -31,6 +34,8 @@ pub mod queues;
 mod read;
 mod reconcile;
 mod retention;
+pub mod sessions;
+pub mod streams;
 mod topics;
 pub mod topology;
 mod upkeep;
@@ -42,6 +47,7 @@ pub use broker::{Broker, StartError};
 pub use configs::{ConfigEntry, ConfigSource};
 pub use errors::{AdminError, GroupError, LookupError, OffsetError, PublishError, ReadError, Unavailable};
 pub use info::{ClusterInfo, NodeInfo, PartitionInfo};
+pub use listeners::ListenerInfo;
 pub use metrics::{FrontMetrics, Metrics, RequestMetrics};
 pub use options::{BROKER_SETTINGS, BrokerOptions, BrokerSetting, GroupOptions, HostPort, SettingKind};
 pub use publish::{Acks, Published, Publishing};

@@ -7,7 +7,8 @@ use std::time::Duration;
 use support::World;
 use weir_broker::AdminError;
 use weir_broker::queues::{
-    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef, SubscribeError,
+    ConsumerId, GetError, Limits, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef,
+    SubscribeError,
 };
 use weir_dispatch::NewConsumer;
 use weir_model::subscription::Disposition;
@@ -174,7 +175,8 @@ async fn records_expire_by_the_clock_and_the_first_go_where_there_are_too_many()
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(queue.get(world.broker().new_owner(), true).await.unwrap(), None);
 
-    let options = QueueOptions { records_max: Some(2), ..QueueOptions::default() };
+    let options =
+        QueueOptions { limits: Limits { records: Some(2), ..Limits::default() }, ..QueueOptions::default() };
     world.publish_values("max", 0, &["a", "b", "c", "d", "e"]).await;
     let queue = queue_with(&world, "max", options).await;
     assert_eq!(queue.figures().await.unwrap().ready, 2);
@@ -291,5 +293,32 @@ async fn a_session_that_is_gone_holds_up_nobody() {
     let (_, mut deliveries) = subscribe(&queue, other, 100).await;
     let got = take(&mut deliveries, 2).await;
     assert_eq!(texts(&got), ["a", "b"]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_consumes_a_queue_that_is_deleted_is_told() {
+    let mut world = World::started(11).await;
+    world.create("q", 1).await;
+    let queue = self::queue(&world, "q").await;
+    let (_, mut deliveries) = subscribe(&queue, world.broker().new_owner(), 1).await;
+    let topic = world.broker().topic("q").expect("the topic exists").id();
+    world.broker().delete_topic(topic).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_millis(100), deliveries.next()).await;
+    assert_eq!(told.expect("it is told at once"), None);
+    assert!(queue.figures().await.is_err());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_end_with_their_owner() {
+    let mut world = World::started(12).await;
+    world.create("q", 1).await;
+    let queue = self::queue(&world, "q").await;
+    let owner = world.broker().new_owner();
+    let (_, mut deliveries) = subscribe(&queue, owner, 1).await;
+    queue.close_owner(owner, true).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), deliveries.next()).await;
+    assert_eq!(ended.expect("nothing is kept of a consumer that is gone"), None);
     world.stop().await;
 }

@@ -59,7 +59,7 @@ impl<R: Waiting> Dispatcher<R> {
         if self.lanes.contains_key(&number) {
             return;
         }
-        let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn);
+        let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn, self.options.sized);
         for DeadRun { from, to, reason, marks } in dead {
             if self.options.dead_letters {
                 let places = (from..=to).map(|offset| Place { lane: number, offset });
@@ -71,11 +71,9 @@ impl<R: Waiting> Dispatcher<R> {
         self.lanes.insert(number, lane);
     }
 
-    /// The log of a lane has grown up to an offset.
-    pub fn appended(&mut self, lane: LaneNumber, end: Offset) {
-        if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.appended(end);
-        }
+    /// The log of a lane has grown up to an offset. By how many records that is.
+    pub fn appended(&mut self, lane: LaneNumber, end: Offset) -> u64 {
+        self.lanes.get_mut(&lane).map_or(0, |lane| lane.appended(end))
     }
 
     /// Somebody wants records from here on.
@@ -93,14 +91,16 @@ impl<R: Waiting> Dispatcher<R> {
         self.consumers.add_credit(consumer, more);
     }
 
-    /// An owner is gone: its consumers are, and what was leased to it comes back.
-    pub fn close_owner(&mut self, owner: OwnerId, failed: bool) {
-        for consumer in self.consumers.of(owner) {
-            self.consumers.remove(consumer);
+    /// An owner is gone: its consumers are, and what was leased to it comes back. Returns which consumers these were.
+    pub fn close_owner(&mut self, owner: OwnerId, failed: bool) -> Vec<ConsumerId> {
+        let consumers = self.consumers.of(owner);
+        for consumer in &consumers {
+            self.consumers.remove(*consumer);
         }
         for place in self.leased_to(owner) {
             let _ = self.settle(owner, place, Disposition::Release { failed });
         }
+        consumers
     }
 
     /// What is leased to an owner, rising by lane and offset.
@@ -170,10 +170,11 @@ impl<R: Waiting> Dispatcher<R> {
         }
     }
 
-    /// Hands out what is at hand to those who take it.
+    /// Hands out what is at hand to those who take it, also what was appended since [`Dispatcher::expire`] and is for
+    /// now.
     pub fn dispatch(&mut self, now: TimestampMs, out: &mut Vec<Delivery<R>>) {
         while self.leases.len() < self.options.leased_max && self.consumers.is_anybody_willing() {
-            let Ok(Some(number)) = self.first_ready(now) else { return };
+            let Ok(Some(number)) = self.first_ready(now, true) else { return };
             let Some((consumer, owner, settled)) = self.consumers.take_turn() else { return };
             if let Some(delivery) = self.hand_out(number, Some(consumer), owner, settled) {
                 out.push(delivery);
@@ -183,7 +184,7 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Hands out one record to an owner that asks for it.
     pub fn get(&mut self, owner: OwnerId, settled: bool, now: TimestampMs) -> Got<R> {
-        match self.first_ready(now) {
+        match self.first_ready(now, false) {
             Err(want) => Got::Wanted(want),
             Ok(None) => Got::Empty,
             Ok(Some(number)) => self.hand_out(number, None, owner, settled).map_or(Got::Empty, Got::Record),
@@ -192,7 +193,8 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Takes out what has expired and comes first, as far as it is at hand.
     pub fn expire(&mut self, now: TimestampMs) {
-        let _ = self.first_ready(now);
+        let _ = self.first_ready(now, false);
+        self.lanes.values_mut().for_each(Lane::age);
     }
 
     /// When the record that comes first expires, if it is at hand and does.
@@ -205,10 +207,32 @@ impl<R: Waiting> Dispatcher<R> {
         firsts.min()
     }
 
-    /// Takes out so many of the records that come first, of the lowest lane before all others, because there are too
-    /// many.
-    pub fn drop_first(&mut self, count: u64) {
-        for _ in 0..count {
+    /// Where records are to be sized, if they are: before they are handed out.
+    pub fn wants_sizes(&self) -> Option<Place> {
+        self.lanes
+            .iter()
+            .find_map(|(number, lane)| lane.unsized_from().map(|offset| Place { lane: *number, offset }))
+    }
+
+    /// Takes the sizes of a lane's records from where they were wanted up to `next`, rising. What is not among them is
+    /// not in the log any more. How many bytes wait more than before.
+    pub fn size(
+        &mut self,
+        lane: LaneNumber,
+        records: impl IntoIterator<Item = (Offset, u64)>,
+        next: Offset,
+    ) -> u64 {
+        self.lanes.get_mut(&lane).map_or(0, |lane| lane.size(records, next))
+    }
+
+    /// Takes out the records that come first, of the lowest lane before all others, while more than this wait.
+    pub fn drop_over(&mut self, records: Option<u64>, bytes: Option<u64>) {
+        loop {
+            let are_too_many = records.is_some_and(|max| self.ready() > max);
+            let are_too_large = bytes.is_some_and(|max| self.ready_bytes() > max);
+            if !are_too_many && !are_too_large {
+                return;
+            }
             let first = self.lanes.iter_mut().find_map(|(number, lane)| {
                 lane.drop_first().map(|(offset, marks)| (Place { lane: *number, offset }, marks))
             });
@@ -225,6 +249,11 @@ impl<R: Waiting> Dispatcher<R> {
     /// Records that wait for somebody.
     pub fn ready(&self) -> u64 {
         self.lanes.values().map(Lane::ready).sum()
+    }
+
+    /// Bytes of the records that wait, as far as they were sized.
+    pub fn ready_bytes(&self) -> u64 {
+        self.lanes.values().map(Lane::ready_bytes).sum()
     }
 
     /// Records that are with somebody.
@@ -265,8 +294,8 @@ impl<R: Waiting> Dispatcher<R> {
     }
 
     /// The lane whose first record is handed out next and is at hand; what must be read before that is known.
-    /// Expired records are taken out on the way.
-    fn first_ready(&mut self, now: TimestampMs) -> Result<Option<LaneNumber>, Want> {
+    /// Expired records are taken out on the way, but for a fresh one that is for now, if that is wanted.
+    fn first_ready(&mut self, now: TimestampMs, is_now_wanted: bool) -> Result<Option<LaneNumber>, Want> {
         let mut above = Bound::Unbounded;
         loop {
             let Some((&number, lane)) = self.lanes.range_mut((Bound::Unbounded, above)).next_back() else {
@@ -278,7 +307,10 @@ impl<R: Waiting> Dispatcher<R> {
                 Next::Unread(offset) => return Err(Want::From(Place { lane: number, offset })),
                 Next::Ready(offset) => {
                     let expires_at = lane.peek().and_then(Waiting::expires_at);
-                    if expires_at.is_none_or(|at| at > now) {
+                    let is_in_time = is_now_wanted
+                        && lane.is_fresh(offset)
+                        && lane.peek().is_some_and(Waiting::is_for_now);
+                    if is_in_time || expires_at.is_none_or(|at| at > now) {
                         return Ok(Some(number));
                     }
                     if let Some(taken) = lane.take() {

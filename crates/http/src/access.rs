@@ -3,14 +3,12 @@
 //! As long as there is only the default user, with the password that everybody knows, nobody has to say who they are.
 //! Health is for everybody always: whoever restarts a node need not know a password.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -18,28 +16,17 @@ use weir_broker::{Identity, Peer};
 
 use crate::error::ApiError;
 use crate::front::Front;
-use crate::limits::LimitedListener;
 
 /// Longest `Authorization` that is read, in bytes: name and password at their longest, in base64.
 const AUTHORIZATION_BYTES_MAX: usize = 8 << 10;
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin(SocketAddr);
-
-impl axum::extract::connect_info::Connected<IncomingStream<'_, LimitedListener>> for Origin {
-    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Origin {
-        Origin(*stream.remote_addr())
-    }
-}
 
 /// Lets requests through that may be made.
 pub(crate) async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     if request.uri().path().starts_with("/health/") {
         return next.run(request).await;
     }
-    let from = request.extensions().get::<ConnectInfo<Origin>>();
-    let peer = from.map_or(Peer::Remote, |ConnectInfo(Origin(address))| Peer::from(address.ip()));
+    let from = request.extensions().get::<ConnectInfo<weir_http_server::Peer>>();
+    let peer = from.map_or(Peer::Remote, |ConnectInfo(peer)| Peer::from(peer.0.ip()));
     let said = credentials(request.headers());
     match who(&front, said, peer).await.and_then(|who| check(&who, request.method())) {
         Ok(()) => next.run(request).await,

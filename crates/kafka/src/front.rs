@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_broker::Broker;
+use weir_broker::sessions::{SessionAsk, SessionFacts};
 use weir_kafka_wire::ApiVersion;
+use weir_model::queue::DEFAULT_NAMESPACE;
 use weir_socket::{Listener, Stream};
 
 use crate::apis;
@@ -259,15 +262,48 @@ async fn serve<S: Socket>(front: Arc<Front>, stream: S, local: SocketAddr, peer:
         },
         idle: front.options.idle,
     };
-    let draining = front.draining.clone();
+    let closing = front.draining.child_token();
+    let mut seat = front.broker.open_session(facts(&front, local, peer), Arc::default());
     let memory = front.request_memory.clone();
     front.metrics.front.connections.inc();
     let _open = CountedConnection(front.clone());
     let session = Session::new(front, Caller { local, peer });
-    match connection::serve(stream, session, limits, memory, draining).await {
+    let mut serving = pin!(connection::serve(stream, session, limits, memory, closing.clone()));
+    let closed = loop {
+        tokio::select! {
+            biased;
+            closed = &mut serving => break closed,
+            ask = seat.asked() => match ask {
+                SessionAsk::Close(reason) => {
+                    tracing::info!(%peer, reason, "connection closed by an operator");
+                    closing.cancel();
+                }
+                // There are no channels. Whoever asked may have gone.
+                SessionAsk::Describe(reply) => drop(reply.send(Vec::new())),
+            }
+        }
+    };
+    match closed {
         Closed::Protocol(why) => tracing::warn!(%peer, "connection closed: {why}"),
         Closed::Idle => tracing::debug!(%peer, "connection closed: nothing moved on it"),
         Closed::ByPeer | Closed::Draining => {}
+    }
+}
+
+/// What the broker's list of sessions says of a connection. Kafka's clients name neither themselves nor a namespace.
+fn facts(front: &Front, local: SocketAddr, peer: SocketAddr) -> SessionFacts {
+    SessionFacts {
+        protocol: "Kafka",
+        peer,
+        local,
+        user: None,
+        namespace: DEFAULT_NAMESPACE.to_owned(),
+        connected_at: front.broker.now_ms(),
+        client_properties: Vec::new(),
+        auth_mechanism: None,
+        channels_max: None,
+        frame_bytes_max: None,
+        heartbeat_seconds: None,
     }
 }
 

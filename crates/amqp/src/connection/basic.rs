@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
+use weir_amqp_message::{arguments, delivered};
 use weir_amqp_wire::methods::basic;
-use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::{Death, Deaths, QueueDelivery};
+use weir_amqp_wire::{ReplyCode, ShortStr, Table};
+use weir_broker::queues::{GetError, QueueDelivery, QueueRef};
+use weir_broker::topology::queue_in;
 use weir_broker::{Operation, Parties};
 use weir_dispatch::{Gate, NewConsumer};
-use weir_model::batch::Record;
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
-use super::declare::{text, whole};
+use super::declare::text;
+use super::streams::Source;
 use super::{Connection, Feed, NextDeliveries};
-use crate::channel::{Consumer, ConsumerKey, Leased, Mode};
+use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode};
 use crate::errors::Failure;
 use crate::handshake::generated;
-use crate::message::Message;
-
-/// Headers of records that are the broker's own and no message's.
-const OWN_HEADERS: &str = "weir.";
+use crate::replies::REPLY_TO;
 
 /// What refusing a message comes to. Only `basic.reject` counts as a failure, as in RabbitMQ from 4.3 on.
 pub(super) fn refused(requeue: bool, failed: bool) -> Disposition {
@@ -39,28 +38,39 @@ impl Connection {
         let channel = self.channel(number)?;
         if method.global {
             channel.shared_prefetch.set_limit(method.prefetch_count);
-            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+            channel.queues.values().for_each(QueueRef::wake);
         } else {
+            // It ends the other kind of limit, as in RabbitMQ.
             channel.prefetch = method.prefetch_count;
+            channel.shared_prefetch.set_limit(0);
+            channel.queues.values().for_each(QueueRef::wake);
         }
         self.send(number, basic::QosOk {});
         Ok(())
     }
 
     pub(super) async fn consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Failure> {
-        let name = text(&self.queue_name(number, &method.queue)?)?;
-        self.check(Operation::BasicConsume, Parties::one(&name))?;
         let tag = match method.consumer_tag.is_empty() {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
-        if self.channels.values().any(|channel| channel.consumers.contains_key(&tag)) {
-            let words = format!("attempt to reuse consumer tag '{tag}'");
-            return Err(Failure::new(ReplyCode::NotAllowed, words));
+        self.check_tag_is_free(number, &tag)?;
+        if method.queue == REPLY_TO {
+            return self.consume_replies(number, tag, &method);
         }
-        let info = self.need_queue(&name)?;
-        self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
+        let named = self.queue_name(number, &method.queue)?;
+        let name = text(&named)?;
+        self.check(Operation::BasicConsume, Parties::one(&name))?;
+        let info = match self.source(&name)? {
+            Source::Queue(info) => info,
+            Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
+        };
+        let of = queue_in(&self.namespace, &name);
+        let priority = priority(&method.arguments, &of)?;
+        if info.meta.kind == QueueKind::Quorum && self.channel(number)?.shared_prefetch.is_limited() {
+            let words = format!("{of} does not support global qos");
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        }
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
         let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
@@ -68,18 +78,20 @@ impl Connection {
         let consumer = NewConsumer {
             owner: channel.owner,
             credit: bounded.then_some(u32::from(prefetch)),
-            priority: whole(&method.arguments, "x-priority")
-                .map_or(0, |value| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            priority,
             exclusive: method.exclusive,
             settled: method.no_ack,
             gate: (!method.no_ack).then_some(gate),
         };
-        let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
-        let namespace = self.namespace.clone();
-        let (id, deliveries) = queue
-            .subscribe(consumer)
-            .await?
-            .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
+        let subscribe = |queue: QueueRef| {
+            let consumer = consumer.clone();
+            async move { queue.subscribe(consumer).await }
+        };
+        let (info, queue, subscribed) = self.ask_queue(&name, subscribe).await?;
+        let (id, deliveries) = subscribed.map_err(|_| {
+            let words = format!("queue '{name}' in vhost '{}' in exclusive use", self.namespace);
+            Failure::new(ReplyCode::AccessRefused, words)
+        })?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
@@ -91,7 +103,16 @@ impl Connection {
             queue: queue.clone(),
             deliveries,
         };
-        let consumer = Consumer { info, queue, id, no_ack: method.no_ack, bounded };
+        let consumer = Consumer {
+            info,
+            queue,
+            id,
+            no_ack: method.no_ack,
+            bounded,
+            exclusive: method.exclusive,
+            prefetch,
+            arguments: arguments(&method.arguments),
+        };
         channel.consumers.insert(tag.clone(), consumer);
         if !method.no_wait {
             self.send(number, basic::ConsumeOk { consumer_tag: tag });
@@ -102,6 +123,8 @@ impl Connection {
 
     pub(super) async fn cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Failure> {
         let tag = method.consumer_tag.detached();
+        self.cancel_replies(number, Some(&tag));
+        self.channel(number)?.streams.remove(&tag);
         let consumer = self.channel(number)?.consumers.remove(&tag);
         if let Some(consumer) = consumer {
             let _ = consumer.queue.cancel(consumer.id).await;
@@ -150,11 +173,15 @@ impl Connection {
             }
             // It was cancelled while these were on their way: they are handed to somebody else.
             Some(records) => {
-                for QueueDelivery { place, .. } in records {
-                    let queue = feed.queue.clone();
-                    let leased = Leased { topic: feed.consumer.topic, queue, place, consumer: None };
-                    self.gather(feed.owner, leased, Disposition::Release { failed: false });
-                }
+                let leased = |QueueDelivery { place, .. }| Leased {
+                    topic: feed.consumer.topic,
+                    queue: feed.queue.clone(),
+                    place,
+                    consumer: None,
+                    shared: true,
+                };
+                let leased = records.into_iter().map(leased).collect();
+                self.give_back(feed.channel, leased);
                 self.deliveries.push(next(feed));
             }
         }
@@ -167,18 +194,19 @@ impl Connection {
         let delivery_tag = if consumer.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased {
+            channel.unsettled.deliver(Delivered::Leased(Leased {
                 topic,
                 queue: consumer.queue.clone(),
                 place: delivery.place,
                 consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
-            })
+                shared: true,
+            }))
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
         let name = ShortStr::truncated(name);
         let quorum = consumer.info.meta.kind == QueueKind::Quorum;
         let redelivered = delivery.redelivered;
-        let message = message_of(delivery, &name, quorum);
+        let message = delivered(delivery, &name, quorum);
         let deliver = basic::Deliver {
             consumer_tag: tag.clone(),
             delivery_tag,
@@ -195,38 +223,53 @@ impl Connection {
         let named = self.queue_name(number, &method.queue)?;
         let name = text(&named)?;
         self.check(Operation::BasicGet, Parties::one(&name))?;
-        let info = self.need_queue(&name)?;
+        let info = match self.source(&name)? {
+            Source::Queue(info) => info,
+            Source::Stream(_) => {
+                let words =
+                    format!("basic.get not supported by stream '{name}' in vhost '{}'", self.namespace);
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+        };
         self.check_not_others(&info, &name)?;
-        if info.arguments.single_active {
+        if info.arguments.single_active && info.meta.kind == QueueKind::Quorum {
             let words = format!(
-                "queue '{name}' in vhost '{}' does not support basic.get: it has a single active consumer",
-                self.namespace
+                "cannot obtain access to locked {}. basic.get operations are not supported by quorum queues with single \
+                 active consumer",
+                queue_in(&self.namespace, &name)
             );
             return Err(Failure::new(ReplyCode::ResourceLocked, words));
         }
-        let queue = self.front.broker.open_queue(&info).await?;
         let owner = self.channel(number)?.owner;
-        let Some(delivery) = queue.get(owner, method.no_ack).await? else {
+        let get = |queue: QueueRef| async move {
+            let got = match queue.get(owner, method.no_ack).await {
+                Err(GetError::Gone(gone)) => return Err(gone),
+                got => got,
+            };
+            Ok((got, queue.figures().await?.ready))
+        };
+        let (info, queue, (got, ready)) = self.ask_queue(&name, get).await?;
+        let Some(delivery) = got? else {
             self.send(number, basic::GetEmpty::default());
             return Ok(());
         };
-        let figures = queue.figures().await?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
         let delivery_tag = if method.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased { topic, queue, place: delivery.place, consumer: None })
+            let leased = Leased { topic, queue, place: delivery.place, consumer: None, shared: false };
+            channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
-        let message = message_of(delivery, &named, info.meta.kind == QueueKind::Quorum);
+        let message = delivered(delivery, &named, info.meta.kind == QueueKind::Quorum);
         let ok = basic::GetOk {
             delivery_tag,
             redelivered,
             exchange: message.exchange,
             routing_key: message.routing_key,
-            message_count: u32::try_from(figures.ready).unwrap_or(u32::MAX),
+            message_count: u32::try_from(ready).unwrap_or(u32::MAX),
         };
         if let Err(error) = self.out.content(number, &ok, &message.properties, &message.body) {
             return Err(Failure::new(ReplyCode::InternalError, error.to_string()));
@@ -243,8 +286,8 @@ impl Connection {
     ) -> Result<(), Failure> {
         let channel = self.channel(number)?;
         let settled = channel.unsettled.settle(tag, multiple)?;
-        if let Mode::Transaction { settlements, .. } = &mut channel.mode {
-            settlements.push((settled, disposition));
+        if let Mode::Transaction(transaction) = &mut channel.mode {
+            transaction.settle(settled, disposition);
             return Ok(());
         }
         self.settle_all(number, settled, disposition);
@@ -252,12 +295,28 @@ impl Connection {
     }
 
     /// Gathers settlements, and gives consumers credit for them.
-    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
+    pub(super) fn settle_all(
+        &mut self,
+        number: u16,
+        settled: Vec<(u64, Delivered)>,
+        disposition: Disposition,
+    ) {
+        let settled = settled.into_iter().filter_map(|(_, delivered)| of_a_queue(delivered));
+        self.settle_leased(number, settled.collect(), disposition);
+    }
+
+    /// Nobody has seen these.
+    fn give_back(&mut self, number: u16, leased: Vec<Leased>) {
+        self.settle_leased(number, leased, Disposition::Release { failed: false });
+    }
+
+    fn settle_leased(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let owner = channel.owner;
-        channel.shared_prefetch.settled(settled.len() as u32);
+        let shared = settled.iter().filter(|leased| leased.shared).count();
+        channel.shared_prefetch.settled(shared as u32);
         if channel.shared_prefetch.is_limited() {
-            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+            channel.queues.values().for_each(QueueRef::wake);
         }
         for leased in settled {
             if let Some(key) = leased.consumer {
@@ -277,12 +336,34 @@ impl Connection {
             return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
         }
         let all = self.channel(number)?.unsettled.take_all();
-        self.settle_all(number, all, Disposition::Release { failed: false });
+        let leased = all.into_iter().filter_map(of_a_queue).collect();
+        self.give_back(number, leased);
         if answered {
             self.send(number, basic::RecoverOk {});
         }
         Ok(())
     }
+}
+
+/// What was leased. What came from a stream only lets another record come.
+fn of_a_queue(delivered: Delivered) -> Option<Leased> {
+    match delivered {
+        Delivered::Leased(leased) => Some(leased),
+        Delivered::Streamed(credit) => {
+            credit.add(1);
+            None
+        }
+    }
+}
+
+/// The priority of a consumer, 0 where none is given.
+fn priority(arguments: &Table, of: &str) -> Result<i32, Failure> {
+    let Some(value) = arguments.get("x-priority") else { return Ok(0) };
+    let number = value.as_i64().ok_or_else(|| {
+        let words = format!("invalid arg 'x-priority' for {of}: expected integer");
+        Failure::precondition(words)
+    })?;
+    Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
 }
 
 /// Waits for the next records of a consumer.
@@ -291,76 +372,4 @@ fn next(mut feed: Feed) -> NextDeliveries {
         let records = feed.deliveries.next().await;
         (feed, records)
     })
-}
-
-/// The message that a delivery is, with what a quorum queue adds to it.
-fn message_of(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Message {
-    let QueueDelivery { record, marks, .. } = delivery;
-    let mut record: Record = record.record;
-    let deaths = Deaths::of(&record);
-    record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
-    let mut message = Message::from_record(record, queue);
-    if let Some(deaths) = deaths {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        death_headers(&deaths, headers);
-    }
-    if quorum && marks.returns > 0 {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        let count =
-            |name: &'static str, value: u16| (ShortStr::from_static(name), Value::Int64(i64::from(value)));
-        for (name, value) in
-            [count("x-delivery-count", marks.failures), count("x-acquired-count", marks.returns)]
-        {
-            headers.push(name, value);
-        }
-    }
-    message
-}
-
-/// The headers by which RabbitMQ tells of deaths: `x-death`, and the first and the last of them apart.
-fn death_headers(deaths: &Deaths, headers: &mut Table) {
-    let list = deaths.all.iter().map(|death| Value::Table(death_table(death))).collect();
-    let mut fresh: Vec<(ShortStr, Value)> = vec![(ShortStr::from_static("x-death"), Value::Array(list))];
-    let (queue, reason, exchange) = &deaths.first;
-    fresh.extend(named("first", queue, reason_name(*reason), exchange));
-    if let Some(last) = deaths.all.first() {
-        fresh.extend(named("last", &last.queue, reason_name(last.reason), &last.exchange));
-    }
-    // A client may have sent such headers itself: what the broker knows counts.
-    let known = |name: &ShortStr| fresh.iter().any(|(own, _)| own == name);
-    let kept: Vec<(ShortStr, Value)> = headers.iter().filter(|(name, _)| !known(name)).cloned().collect();
-    *headers = kept.into_iter().chain(fresh).collect();
-}
-
-fn named(which: &str, queue: &str, reason: &'static str, exchange: &str) -> [(ShortStr, Value); 3] {
-    let name = |what: &str| ShortStr::truncated(&format!("x-{which}-death-{what}"));
-    [
-        (name("exchange"), Value::from(exchange.to_owned())),
-        (name("queue"), Value::from(queue.to_owned())),
-        (name("reason"), Value::from(reason)),
-    ]
-}
-
-fn death_table(death: &Death) -> Table {
-    let keys = death.keys.iter().map(|key| Value::LongStr(key.clone())).collect::<Vec<_>>();
-    let table = Table::new()
-        .with("count", death.count.cast_signed())
-        .with("reason", reason_name(death.reason))
-        .with("queue", death.queue.clone())
-        .with("time", Value::Timestamp((death.time / 1_000).max(0).cast_unsigned()))
-        .with("exchange", death.exchange.clone())
-        .with("routing-keys", keys);
-    match &death.expiration {
-        Some(expiration) => table.with("original-expiration", expiration.clone()),
-        None => table,
-    }
-}
-
-fn reason_name(reason: DeadReason) -> &'static str {
-    match reason {
-        DeadReason::Rejected => "rejected",
-        DeadReason::Expired => "expired",
-        DeadReason::MaxLength => "maxlen",
-        DeadReason::DeliveryLimit => "delivery_limit",
-    }
 }

@@ -1,20 +1,22 @@
 //! Classes exchange and queue: what is declared, deleted and bound.
 
+use weir_amqp_message::arguments;
 use weir_amqp_wire::methods::{exchange, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::QueueFigures;
-use weir_broker::topology::QueueInfo;
+use weir_broker::queues::{QueueFigures, QueueRef};
+use weir_broker::topology::{
+    ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
+    check_equivalent_exchange, check_not_reserved,
+};
 use weir_broker::{Operation, Parties};
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
 
 use super::Connection;
+use super::streams::Source;
 use crate::errors::Failure;
 use crate::handshake::generated;
-use crate::values::arguments;
-
-/// Names that only the broker gives.
-const RESERVED: &str = "amq.";
+use crate::replies::is_mailbox;
 
 impl Connection {
     pub(super) async fn declare_exchange(
@@ -30,31 +32,18 @@ impl Connection {
         self.check(operation, Parties::one(&name))?;
         let known = self.router()?.exchange(&name).cloned();
         match known {
-            None if name.is_empty() && method.passive => {}
+            _ if name.is_empty() => return Err(on_default_exchange()),
             None if method.passive => return Err(Failure::no_exchange(&name, &self.namespace)),
-            None if name.is_empty() => {
-                return Err(Failure::new(
-                    ReplyCode::AccessRefused,
-                    "operation not permitted on the default exchange",
-                ));
-            }
             Some(_) if method.passive => {}
             known => {
-                let kind = text(&method.exchange_type)?;
-                let arguments = arguments(&method.arguments);
-                check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
-                let declared = ExchangeMeta::declared(self.namespace.clone(), name.clone(), &kind, arguments)
-                    .map_err(|error| Failure::precondition(error.to_string()))?;
-                if declared.kind.is_delayed() {
-                    let words = "exchanges of type x-delayed-message are not served yet";
-                    return Err(Failure::new(ReplyCode::NotImplemented, words));
-                }
-                let wanted = ExchangeMeta {
+                let declaration = ExchangeDeclaration {
+                    kind: text(&method.exchange_type)?,
                     durable: method.durable,
                     auto_delete: method.auto_delete,
                     internal: method.internal,
-                    ..declared
+                    arguments: arguments(&method.arguments),
                 };
+                let wanted = declaration.meta(&self.namespace, &name)?;
                 let there = match known {
                     Some(known) => ExchangeMeta::clone(&known),
                     None => {
@@ -67,13 +56,7 @@ impl Connection {
                         self.front.broker.declare_exchange(wanted.clone()).await?
                     }
                 };
-                if let Some(differs) = there.inequivalence(&wanted) {
-                    let words = format!(
-                        "inequivalent arg '{}' for exchange '{name}' in vhost '{}': {differs}",
-                        differs.field, self.namespace
-                    );
-                    return Err(Failure::precondition(words));
-                }
+                check_equivalent_exchange(&there, &wanted)?;
             }
         }
         if !method.no_wait {
@@ -89,8 +72,7 @@ impl Connection {
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
         if name.is_empty() {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
+            return Err(on_default_exchange());
         }
         check_not_reserved("exchange", &name)?;
         self.check(Operation::ExchangeDelete, Parties::one(&name))?;
@@ -127,10 +109,14 @@ impl Connection {
     }
 
     pub(super) async fn declare_queue(&mut self, number: u16, method: queue::Declare) -> Result<(), Failure> {
-        let name = match method.queue.is_empty() {
-            true if method.passive => self.queue_name(number, &method.queue)?,
+        if is_mailbox(method.queue.as_bytes()) {
+            return self.declare_mailbox(number, &method);
+        }
+        let asked = text(&method.queue)?;
+        let is_generated = asked.is_empty() && !method.passive;
+        let name = match is_generated {
             true => generated("amq.gen-", self.front.broker.random_bytes()),
-            false => method.queue.detached(),
+            false => ShortStr::truncated(&asked),
         };
         let named = text(&name)?;
         let operation = match method.passive {
@@ -138,15 +124,25 @@ impl Connection {
             false => Operation::QueueDeclare,
         };
         self.check(operation, Parties::one(&named))?;
+        if method.passive
+            && let Source::Stream(topic) = self.source(&named)?
+        {
+            return self.stream_declared(number, name, &topic, method.no_wait);
+        }
         let found = self.front.broker.find_queue(&self.namespace, &named)?;
         let (info, created) = match found {
             Some(info) => (info, false),
             None if method.passive => return Err(Failure::no_queue(&named, &self.namespace)),
             None => {
-                if !method.queue.is_empty() {
+                if !is_generated {
                     check_not_reserved("queue", &named)?;
                 }
-                let meta = queue_meta(&method)?;
+                let meta = queue_meta(&self.namespace, &named, &method)?;
+                if is_generated && meta.kind != QueueKind::Classic {
+                    let words =
+                        format!("Cannot declare a server-named queue for type rabbit_{}_queue", meta.kind);
+                    return Err(Failure::precondition(words));
+                }
                 if let Some(exchange) = method.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
                 {
                     self.check(Operation::QueueDeclareDeadLetter, Parties::two(&named, exchange))?;
@@ -161,11 +157,14 @@ impl Connection {
         }
         self.check_not_others(&info, &named)?;
         if !created && !method.passive {
-            let wanted = queue_meta(&method)?;
+            let wanted = queue_meta(&self.namespace, &named, &method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
         }
-        let queue = self.front.broker.open_queue(&info).await?;
-        let QueueFigures { ready, consumers, .. } = queue.figures().await?;
+        if info.meta.kind == QueueKind::Stream {
+            return self.stream_declared(number, name, &info.topic, method.no_wait);
+        }
+        let figures = self.ask_queue(&named, |queue| async move { queue.figures().await }).await?.2;
+        let QueueFigures { ready, consumers, .. } = figures;
         self.channel(number)?.last_queue = Some(name.clone());
         if !method.no_wait {
             let message_count = u32::try_from(ready).unwrap_or(u32::MAX);
@@ -188,8 +187,23 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
-        let figures = queue.figures().await?;
+        for (asked, flag) in [(method.if_unused, "if-unused"), (method.if_empty, "if-empty")] {
+            if asked && info.meta.kind != QueueKind::Classic {
+                let words = format!(
+                    "cannot delete queue '{name}' in vhost '{}'. queue.delete operations with {flag} flag set are not \
+                     supported by {} queues",
+                    self.namespace, info.meta.kind
+                );
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+        }
+        let (info, figures) = if info.meta.kind == QueueKind::Stream {
+            (info, QueueFigures::default())
+        } else {
+            let figures = |queue: QueueRef| async move { queue.figures().await };
+            let (info, _, figures) = self.ask_queue(&name, figures).await?;
+            (info, figures)
+        };
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
             return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' in use")));
@@ -223,8 +237,9 @@ impl Connection {
         let name = self.queue_name(number, &method.queue)?;
         let named = text(&name)?;
         self.check_binding(Operation::QueueBind, &named, &method.exchange)?;
-        let info = self.need_queue(&named)?;
-        self.check_not_others(&info, &named)?;
+        if let Source::Queue(info) = self.source(&named)? {
+            self.check_not_others(&info, &named)?;
+        }
         // With neither a queue nor a key the queue's name is the key.
         let key = if method.queue.is_empty() && method.routing_key.is_empty() {
             &name
@@ -241,6 +256,9 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        if let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? {
+            self.check_not_others(&info, &name)?;
+        }
         let (source, key, table) = (&method.exchange, &method.routing_key, &method.arguments);
         self.unbind(Operation::QueueUnbind, Destination::Queue(name), source, key, table).await?;
         self.send(number, queue::UnbindOk {});
@@ -250,9 +268,11 @@ impl Connection {
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
         self.check(Operation::QueuePurge, Parties::one(&name))?;
-        let info = self.need_queue(&name)?;
-        self.check_not_others(&info, &name)?;
-        let purged = self.front.broker.open_queue(&info).await?.purge().await?;
+        if let Source::Stream(_) = self.source(&name)? {
+            let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        }
+        let purged = self.ask_queue(&name, |queue| async move { queue.purge().await }).await?.2;
         if !method.no_wait {
             self.send(number, queue::PurgeOk { message_count: u32::try_from(purged).unwrap_or(u32::MAX) });
         }
@@ -345,13 +365,7 @@ impl Connection {
     /// Refuses a queue that belongs to another connection.
     pub(super) fn check_not_others(&self, info: &QueueInfo, name: &str) -> Result<(), Failure> {
         if info.meta.exclusive && self.front.exclusive.lock().get(&info.topic.id()) != Some(&self.id) {
-            let words = format!(
-                "cannot obtain exclusive access to locked queue '{name}' in vhost '{}'. It could be originally \
-                 declared on another connection or the exclusive property value does not match that of the \
-                 original declaration.",
-                self.namespace
-            );
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
+            return Err(Failure::locked(name, &self.namespace));
         }
         Ok(())
     }
@@ -373,122 +387,17 @@ pub(super) fn text(name: &ShortStr) -> Result<String, Failure> {
     Ok(text.chars().filter(|letter| !matches!(letter, '\r' | '\n' | '\0')).collect())
 }
 
-fn check_not_reserved(what: &str, name: &str) -> Result<(), Failure> {
-    if name.starts_with(RESERVED) {
-        let words = format!("{what} name '{name}' contains reserved prefix 'amq.*'");
-        return Err(Failure::new(ReplyCode::AccessRefused, words));
-    }
-    Ok(())
+fn on_default_exchange() -> Failure {
+    Failure::new(ReplyCode::AccessRefused, "operation not permitted on the default exchange")
 }
 
-fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
-    let arguments = arguments(&method.arguments);
-    check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
-    let kind = match method.arguments.get("x-queue-type") {
-        None => QueueKind::Classic,
-        Some(value) => {
-            let name = value.as_str().unwrap_or_default();
-            let unknown = || Failure::precondition(format!("invalid arg 'x-queue-type': '{name}'"));
-            QueueKind::by_name(name).ok_or_else(unknown)?
-        }
-    };
-    let kept = |what: &str| {
-        Err(Failure::precondition(format!(
-            "{what} queues must be durable, and neither exclusive nor auto-delete"
-        )))
-    };
-    if kind != QueueKind::Classic && (!method.durable || method.exclusive || method.auto_delete) {
-        return kept(kind.name());
-    }
-    for name in NOT_SERVED {
-        if method.arguments.get(name).is_some() {
-            let words = format!("the argument '{name}' is not served yet");
-            return Err(Failure::new(ReplyCode::NotImplemented, words));
-        }
-    }
-    if kind == QueueKind::Stream {
-        return Err(Failure::new(ReplyCode::NotImplemented, "streams are not served yet"));
-    }
-    Ok(QueueMeta {
-        kind,
-        durable: method.durable,
+fn queue_meta(namespace: &str, name: &str, method: &queue::Declare) -> Result<QueueMeta, Undeclarable> {
+    let declaration = QueueDeclaration {
+        // An exclusive queue goes with its connection, whatever it is declared as.
+        durable: method.durable && !method.exclusive,
         auto_delete: method.auto_delete,
         exclusive: method.exclusive,
-        owner: None,
-        lanes: Vec::new(),
-        arguments,
-    })
-}
-
-/// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 4] =
-    ["x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication"];
-
-/// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 12] = [
-    "x-queue-type",
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-queue-mode",
-];
-
-fn check_equivalent(
-    name: &str,
-    namespace: &str,
-    there: &QueueMeta,
-    wanted: &QueueMeta,
-) -> Result<(), Failure> {
-    let differs = |field: &str, current: String, received: String| {
-        let words = format!(
-            "inequivalent arg '{field}' for queue '{name}' in vhost '{namespace}': received {received} but current is {current}"
-        );
-        Err(Failure::precondition(words))
+        arguments: arguments(&method.arguments),
     };
-    let flags = [
-        ("durable", there.durable, wanted.durable),
-        ("exclusive", there.exclusive, wanted.exclusive),
-        ("auto_delete", there.auto_delete, wanted.auto_delete),
-    ];
-    for (field, current, received) in flags {
-        if field == "exclusive" && current != received {
-            let words = format!("inequivalent arg 'exclusive' for queue '{name}' in vhost '{namespace}'");
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
-        }
-        if current != received {
-            return differs(field, format!("'{current}'"), format!("'{received}'"));
-        }
-    }
-    let value = |meta: &QueueMeta, field: &str| {
-        weir_model::routing::argument(&meta.arguments, field).cloned().filter(|_| field != "x-queue-mode")
-    };
-    for field in COMPARED {
-        let (current, received) = (value(there, field), value(wanted, field));
-        // A queue without a type is a classic one.
-        let same_kind = field == "x-queue-type" && there.kind == wanted.kind;
-        let same = match (&current, &received) {
-            (None, None) => true,
-            (Some(current), Some(received)) => current.same_value(received),
-            _ => false,
-        };
-        if !same && !same_kind {
-            let shown = |value: &Option<weir_model::routing::ArgumentValue>| {
-                value.as_ref().map_or_else(|| "none".to_owned(), |value| format!("the value {value:?}"))
-            };
-            return differs(field, shown(&current), shown(&received));
-        }
-    }
-    Ok(())
-}
-
-/// A whole number among arguments.
-pub(super) fn whole(table: &Table, name: &str) -> Option<i64> {
-    table.get(name).and_then(Value::as_i64)
+    declaration.meta(namespace, name)
 }

@@ -1,12 +1,13 @@
-//! Class basic on its way in: messages are routed, gathered, published and confirmed; and transactions.
+//! Class basic on its way in: messages are routed, gathered, published and confirmed.
 
-use weir_amqp_wire::methods::{basic, confirm, tx};
-use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
+use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, expires_after, take_copies};
+use weir_amqp_wire::methods::{basic, confirm};
+use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
+use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header};
-use weir_model::subscription::Disposition;
 use weir_router::{NoSuchExchange, Routed};
 
 use super::Connection;
@@ -14,17 +15,12 @@ use super::declare::text;
 use super::permission::further_keys;
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
-use crate::message::Message;
-use crate::values::Asked;
 
 /// Bytes of messages that go together.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Messages that go together.
 const BATCH_MESSAGES: i32 = 4_096;
-
-/// Header of a record that expires; see the broker's queues.
-const EXPIRES_HEADER: &str = "weir.expires";
 
 /// Messages that go together: of one channel, to the same queues.
 pub(super) struct Batch {
@@ -54,20 +50,19 @@ impl Connection {
         if publish.immediate {
             return Err(Failure::new(ReplyCode::NotImplemented, "immediate=true"));
         }
+        let mut properties = content.properties;
+        self.fill_in_reply_to(number, &mut properties)?;
         let held = Held {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             mandatory: publish.mandatory,
-            properties: content.properties,
+            properties,
             body: content.body.into_contiguous(),
         };
         self.check_message(&held)?;
         let channel = self.channel(number)?;
         match &mut channel.mode {
-            Mode::Transaction { messages, .. } => {
-                messages.push(held);
-                Ok(())
-            }
+            Mode::Transaction(transaction) => Ok(transaction.publish(held)?),
             Mode::Plain => self.route(number, held, None).await,
             Mode::Confirm => {
                 let tag = channel.confirms.publish();
@@ -103,6 +98,9 @@ impl Connection {
                 format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
             return Err(Failure::precondition(words));
         }
+        if let Some(mode) = held.properties.delivery_mode.filter(|mode| !(1..=2).contains(mode)) {
+            return Err(Failure::precondition(format!("invalid message: {{delivery_mode_unknown,{mode}}}")));
+        }
         if let Some(expiration) = &held.properties.expiration
             && expires_after(expiration).is_none()
         {
@@ -112,13 +110,16 @@ impl Connection {
     }
 
     /// Finds a message's queues, and puts it with others that go there.
-    async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
+    pub(super) async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let copies = copies(&mut properties)?;
-        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len());
+        let Copies { copies, blind } = take_copies(&mut properties)?;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len() + blind.len());
         keys.push(routing_key.as_bytes());
-        keys.extend(copies.iter().map(|key| &key[..]));
+        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
+        if exchange.is_empty() {
+            self.reply(&keys, &properties, &body);
+        }
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
         let found = {
@@ -155,11 +156,14 @@ impl Connection {
             let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
             record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
         }
+        if !copies.is_empty() {
+            record.headers.push(keys_header(&copies));
+        }
         let fits = |batch: &Batch| {
             batch.number == number
                 && batch.builder.record_count() < BATCH_MESSAGES
                 && batch.builder.section_bytes() < BATCH_BYTES
-                && batch.destinations.are_those_of(&destinations)
+                && batch.destinations.may_go_with(&destinations)
         };
         if !self.batch.as_ref().is_some_and(fits) {
             self.flush_messages().await;
@@ -172,6 +176,9 @@ impl Connection {
         });
         batch.builder.push(now, None, record.value.as_deref(), &record.headers);
         batch.tags.extend(tag);
+        if batch.destinations.goes_alone() {
+            self.flush_messages().await;
+        }
         Ok(())
     }
 
@@ -220,12 +227,17 @@ impl Connection {
     /// Notes what became of messages.
     pub(super) fn confirm(&mut self, confirmed: Confirmed) {
         let Confirmed { number, owner, tags, result } = confirmed;
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !matches!(error, PublishError::QueueFull(_))
+        {
             tracing::warn!(%error, messages = tags.len(), "messages could not be published");
         }
         let Some(channel) = self.channels.get_mut(&number).filter(|channel| channel.owner == owner) else {
             return;
         };
+        if let (Err(_), Mode::Transaction(transaction)) = (&result, &mut channel.mode) {
+            transaction.failed = true;
+        }
         for tag in tags {
             match result {
                 Ok(()) => channel.confirms.safe(tag),
@@ -255,7 +267,7 @@ impl Connection {
     pub(super) fn select_confirms(&mut self, number: u16, no_wait: bool) -> Result<(), Failure> {
         let channel = self.channel(number)?;
         match channel.mode {
-            Mode::Transaction { .. } => {
+            Mode::Transaction(_) => {
                 return Err(Failure::precondition("cannot switch from tx to confirm mode"));
             }
             Mode::Plain => channel.mode = Mode::Confirm,
@@ -266,79 +278,4 @@ impl Connection {
         }
         Ok(())
     }
-
-    pub(super) fn select_transactions(&mut self, number: u16) -> Result<(), Failure> {
-        let channel = self.channel(number)?;
-        match channel.mode {
-            Mode::Confirm => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
-            Mode::Plain => {
-                channel.mode = Mode::Transaction { messages: Vec::new(), settlements: Vec::new() };
-            }
-            Mode::Transaction { .. } => {}
-        }
-        self.send(number, tx::SelectOk {});
-        Ok(())
-    }
-
-    pub(super) async fn commit(&mut self, number: u16) -> Result<(), Failure> {
-        let Mode::Transaction { messages, settlements } = &mut self.channel(number)?.mode else {
-            return Err(Failure::precondition("channel is not transactional"));
-        };
-        let (messages, settlements) = (std::mem::take(messages), std::mem::take(settlements));
-        for message in messages {
-            self.route(number, message, None).await?;
-        }
-        self.flush_messages().await;
-        self.until_published().await;
-        for (settled, disposition) in settlements {
-            self.settle_all(number, settled, disposition);
-        }
-        self.flush_settlements().await;
-        self.send(number, tx::CommitOk {});
-        Ok(())
-    }
-
-    pub(super) fn roll_back(&mut self, number: u16) -> Result<(), Failure> {
-        let Mode::Transaction { messages, settlements } = &mut self.channel(number)?.mode else {
-            return Err(Failure::precondition("channel is not transactional"));
-        };
-        messages.clear();
-        let settlements = std::mem::take(settlements);
-        // What was to be settled is unsettled again; under which tags nobody can tell any more, so it comes back.
-        for (settled, _) in settlements {
-            self.settle_all(number, settled, Disposition::Release { failed: false });
-        }
-        self.send(number, tx::RollbackOk {});
-        Ok(())
-    }
-}
-
-/// The further keys of a message: its headers `CC` and `BCC`, the latter of which is taken out.
-fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure> {
-    let Some(headers) = &mut properties.headers else { return Ok(Vec::new()) };
-    let mut keys = Vec::new();
-    for name in ["CC", "BCC"] {
-        match headers.get(name) {
-            None => {}
-            Some(Value::Array(values)) => {
-                keys.extend(values.iter().filter_map(|value| value.as_bytes().cloned()));
-            }
-            Some(_) => {
-                return Err(Failure::precondition(format!(
-                    "invalid value for header '{name}': it must be an array"
-                )));
-            }
-        }
-    }
-    if headers.get("BCC").is_some() {
-        *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
-    }
-    Ok(keys)
-}
-
-/// Milliseconds that a message may wait; none if that is not a number.
-fn expires_after(expiration: &ShortStr) -> Option<i64> {
-    let digits = expiration.as_str()?;
-    let all_digits = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    all_digits.then(|| digits.parse().ok()).flatten()
 }

@@ -3,39 +3,57 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use weir_cluster::{PendingOutcome, ShardHandle};
-use weir_model::ShardId;
-use weir_model::batch::verify_batch;
+use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, verify_batch};
 use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::queue::full_name;
+use weir_model::queue::{full_name, split_name};
+use weir_model::{PartitionId, ShardId, TopicId};
 
-use super::{Overflow, QueueArguments};
+use super::{QueueInfo, TopologyError};
 use crate::broker::Broker;
-use crate::errors::{PublishError, Unavailable};
+use crate::errors::{AdminError, PublishError, Unavailable};
 use crate::publish::not_taken;
+use crate::queues::{LaneNumber, Overflow, Reservation};
 use crate::read::PartitionRef;
 
-/// The partitions that a batch goes to.
+/// Where a batch goes.
 #[derive(Clone, Debug, Default)]
 pub struct Destinations {
     partitions: Vec<PartitionRef>,
+    /// Lanes that no record of their queue has needed before.
+    new_lanes: Vec<(TopicId, LaneNumber)>,
+    /// Queues among them that may have no room: each with its partition, or its new lane.
+    refusing: Vec<(Lane, QueueInfo)>,
+}
+
+/// A lane of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    There(PartitionId),
+    New(TopicId),
 }
 
 impl Destinations {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty()
+        self.partitions.is_empty() && self.new_lanes.is_empty()
     }
 
-    /// Whether a batch for these may go with one for others.
-    pub fn are_those_of(&self, other: &Destinations) -> bool {
+    /// Whether a batch for these may go with one for others. What may be refused goes alone.
+    pub fn may_go_with(&self, other: &Destinations) -> bool {
         let ids = |destinations: &Destinations| -> Vec<_> {
             destinations.partitions.iter().map(PartitionRef::id).collect()
         };
-        ids(self) == ids(other)
+        !self.goes_alone() && ids(self) == ids(other) && self.new_lanes == other.new_lanes
+    }
+
+    /// Whether each record must be published by itself, because it may be refused by itself.
+    pub fn goes_alone(&self) -> bool {
+        !self.refusing.is_empty()
     }
 }
 
@@ -55,6 +73,8 @@ pub struct Unrouted {
 pub struct RoutedPublishing {
     pending: Vec<PendingOutcome>,
     failed: Option<PublishError>,
+    /// Room that queues have promised.
+    room: Vec<Reservation>,
 }
 
 impl std::fmt::Debug for RoutedPublishing {
@@ -85,7 +105,18 @@ impl Future for RoutedPublishing {
         if !this.pending.is_empty() {
             return Poll::Pending;
         }
-        Poll::Ready(this.failed.take().map_or(Ok(()), Err))
+        match this.failed.take() {
+            None => {
+                this.room.drain(..).for_each(Reservation::used);
+                Poll::Ready(Ok(()))
+            }
+            Some(PublishError::QueueFull(queue)) => {
+                // Those that had room have the record.
+                this.room.drain(..).for_each(Reservation::used);
+                Poll::Ready(Err(PublishError::QueueFull(queue)))
+            }
+            Some(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 
@@ -123,34 +154,71 @@ impl Broker {
         for name in names {
             // It may have been deleted since it was found: then it takes nothing.
             let Some(meta) = catalog.topic(&full_name(namespace, name)) else { continue };
-            let topic = self.topics.get(meta);
-            let index = match catalog.queue(meta.id) {
-                None => any as usize % topic.partition_count().max(1),
-                Some(queue) if queue.lanes.len() == 1 => 0,
-                Some(queue) => {
-                    let arguments = QueueArguments::read(name, queue.kind, &queue.arguments);
-                    let lane = arguments.map(|arguments| arguments.lane(priority)).unwrap_or(0);
-                    queue.lanes.iter().position(|known| *known == lane).unwrap_or(0)
+            let topic = self.topics.get(&catalog, meta);
+            let mut index = Some(any as usize % topic.partition_count().max(1));
+            let mut new_lane = 0;
+            let mut refuses = false;
+            if let Some(queue) = &topic.queue {
+                let arguments =
+                    queue.arguments.as_ref().map_err(|error| unrouted(name, error.to_string()))?;
+                new_lane = arguments.lane(priority);
+                index = queue.meta.lanes.iter().position(|known| *known == new_lane);
+                refuses = arguments.limits.refuses();
+            }
+            let lane = match index {
+                Some(index) => {
+                    let partition = self.partition(&topic, index as i32);
+                    let partition = partition.map_err(|error| unrouted(name, error.to_string()))?;
+                    let id = partition.id();
+                    destinations.partitions.push(partition);
+                    Lane::There(id)
+                }
+                None => {
+                    destinations.new_lanes.push((topic.id(), new_lane));
+                    Lane::New(topic.id())
                 }
             };
-            match self.partition(&topic, index as i32) {
-                Ok(partition) => destinations.partitions.push(partition),
-                Err(error) => return Err(unrouted(name, error.to_string())),
+            if refuses && let Ok(Some(info)) = QueueInfo::of(topic) {
+                destinations.refusing.push((lane, info));
             }
         }
         Ok(destinations)
     }
 
     /// Puts a batch in the lines of all its destinations, once for each shard. The order in which these calls return
-    /// is the order of the appends.
+    /// is the order of the appends. A queue that has no room for it is passed over, and the publisher told.
     pub async fn publish_to(
-        &self,
+        self: &Arc<Broker>,
         destinations: &Destinations,
         batch: Bytes,
     ) -> Result<RoutedPublishing, PublishError> {
         let header = verify_batch(&batch)?;
-        let mut by_shard: BTreeMap<ShardId, (&ShardHandle, Vec<weir_model::PartitionId>)> = BTreeMap::new();
-        for partition in &destinations.partitions {
+        let mut publishing = RoutedPublishing { pending: Vec::new(), failed: None, room: Vec::new() };
+        let mut full = Vec::new();
+        for (lane, queue) in &destinations.refusing {
+            match self.room_for(queue, &batch).await? {
+                Some(room) => publishing.room.push(room),
+                None => {
+                    let (_, name) = split_name(queue.topic.name());
+                    publishing.failed = Some(PublishError::QueueFull(name.to_owned()));
+                    full.push(*lane);
+                }
+            }
+        }
+        let has_room = |lane: Lane| !full.contains(&lane);
+        let there = destinations.partitions.iter().filter(|partition| has_room(Lane::There(partition.id())));
+        let mut partitions: Vec<PartitionRef> = there.cloned().collect();
+        for (topic, lane) in destinations.new_lanes.iter().filter(|(topic, _)| has_room(Lane::New(*topic))) {
+            match self.open_lane(*topic, *lane).await {
+                Ok(partition) => partitions.push(partition),
+                // A queue that is deleted meanwhile takes what is sent to it with it.
+                Err(AdminError::UnknownTopic(_)) => {}
+                Err(AdminError::Unavailable(error)) => return Err(error.into()),
+                Err(error) => return Err(PublishError::Refused(error.to_string())),
+            }
+        }
+        let mut by_shard: BTreeMap<ShardId, (&ShardHandle, Vec<PartitionId>)> = BTreeMap::new();
+        for partition in &partitions {
             let max = partition.settings().max_message_bytes as usize;
             if header.total_bytes() > max {
                 return Err(PublishError::TooLarge { bytes: header.total_bytes(), max });
@@ -161,7 +229,6 @@ impl Broker {
                 .1
                 .push(partition.id());
         }
-        let mut publishing = RoutedPublishing { pending: Vec::with_capacity(by_shard.len()), failed: None };
         for (handle, partitions) in by_shard.into_values() {
             let command = match partitions[..] {
                 [partition] => Command::Append { partition, batch: batch.clone() },
@@ -180,10 +247,42 @@ impl Broker {
         Ok(publishing)
     }
 
-    /// Whether a queue would refuse one more record.
-    pub fn is_full(&self, arguments: &QueueArguments, ready: u64) -> bool {
-        arguments.overflow != Overflow::DropHead && arguments.records_max.is_some_and(|max| ready >= max)
+    /// Room in a queue for a batch; none if it has none. What it refuses may be dead at once.
+    async fn room_for(
+        self: &Arc<Broker>,
+        queue: &QueueInfo,
+        batch: &Bytes,
+    ) -> Result<Option<Reservation>, PublishError> {
+        let records = decoded(batch)?;
+        let value_bytes = |record: &Record| record.value.as_ref().map_or(0, |value| value.len() as u64);
+        let bytes = records.iter().map(value_bytes).sum();
+        let unavailable = |error: TopologyError| PublishError::Refused(error.to_string());
+        let mut room = None;
+        // It may end because nobody used it, just then.
+        for _ in 0..2 {
+            let running = self.open_queue(queue).await.map_err(unavailable)?;
+            if let Ok(promised) = running.reserve(records.len() as u64, bytes).await {
+                room = promised;
+                break;
+            }
+        }
+        if room.is_none()
+            && queue.arguments.limits.overflow == Overflow::RejectDead
+            && let Some(cemetery) = self.cemetery(queue)
+        {
+            for record in records {
+                cemetery.bury_refused(record).await?;
+            }
+        }
+        Ok(room)
     }
+}
+
+/// The records of a batch that a front has built.
+fn decoded(batch: &Bytes) -> Result<Vec<Record>, PublishError> {
+    let header = verify_batch(batch)?;
+    let records = decode_records(&header, batch.slice(BATCH_HEADER_BYTES..));
+    records.collect::<Result<_, _>>().map_err(|error| PublishError::Refused(error.to_string()))
 }
 
 impl From<Unavailable> for Unrouted {

@@ -18,6 +18,8 @@ pub enum Protocol {
     Amqp,
     /// The same over TLS.
     Amqps,
+    /// RabbitMQ's management API.
+    AmqpManagement,
     /// Admin API, metrics and health.
     Http,
     /// The same over TLS.
@@ -32,6 +34,7 @@ impl Protocol {
             Protocol::KafkaTls => "kafka+tls",
             Protocol::Amqp => "amqp",
             Protocol::Amqps => "amqps",
+            Protocol::AmqpManagement => "amqp-management",
             Protocol::Http => "http",
             Protocol::Https => "https",
         }
@@ -45,7 +48,7 @@ impl Protocol {
     /// Whether clients have to authenticate however few users there are: there the default user may only come from the
     /// same machine.
     fn always_authenticates(self) -> bool {
-        matches!(self, Protocol::Amqp | Protocol::Amqps)
+        matches!(self, Protocol::Amqp | Protocol::Amqps | Protocol::AmqpManagement)
     }
 }
 
@@ -55,20 +58,19 @@ impl fmt::Display for Protocol {
     }
 }
 
-const SERVED: &[Protocol] =
-    &[Protocol::Kafka, Protocol::KafkaTls, Protocol::Amqp, Protocol::Amqps, Protocol::Http, Protocol::Https];
+const SERVED: &[Protocol] = &[
+    Protocol::Kafka,
+    Protocol::KafkaTls,
+    Protocol::Amqp,
+    Protocol::Amqps,
+    Protocol::AmqpManagement,
+    Protocol::Http,
+    Protocol::Https,
+];
 
 /// Names that are reserved for what later versions serve.
-const NOT_YET_SERVED: &[&str] = &[
-    "amqp-management",
-    "rocketmq",
-    "rocketmq-namesrv",
-    "rocketmq-grpc",
-    "openwire",
-    "stomp",
-    "mqtt",
-    "cluster",
-];
+const NOT_YET_SERVED: &[&str] =
+    &["rocketmq", "rocketmq-namesrv", "rocketmq-grpc", "openwire", "stomp", "mqtt", "cluster"];
 
 fn parse_protocol(name: &str) -> Result<Protocol, String> {
     if let Some(protocol) = SERVED.iter().find(|protocol| protocol.name() == name) {
@@ -76,7 +78,7 @@ fn parse_protocol(name: &str) -> Result<Protocol, String> {
     }
     let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     if NOT_YET_SERVED.contains(&name) {
-        return Err(format!("the protocol {name} is not served by this version; {served} are"));
+        return Err(format!("the protocol {name} is not served by this version; these are: {served}"));
     }
     let known = SERVED.iter().map(|protocol| protocol.name()).chain(NOT_YET_SERVED.iter().copied());
     match nearest(name, known) {

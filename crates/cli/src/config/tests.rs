@@ -216,9 +216,9 @@ fn listeners_over_tls_need_a_certificate_and_its_key() {
 #[test]
 fn protocols_are_served_or_refused_by_name() {
     assert_eq!(
-        refused(&[("listen", "mqtt=127.0.0.1:1883")]),
-        "listen 'mqtt=127.0.0.1:1883': the protocol mqtt is not served by this version; kafka, kafka+tls, amqp, \
-         amqps, http, https are"
+        refused(&[("listen", "openwire=127.0.0.1:61616")]),
+        "listen 'openwire=127.0.0.1:61616': the protocol openwire is not served by this version; these are: kafka, \
+         kafka+tls, amqp, amqps, amqp-management, http, https"
     );
     assert_eq!(
         refused(&[("listen", "kafak=127.0.0.1:9092")]),

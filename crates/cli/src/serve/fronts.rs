@@ -1,12 +1,14 @@
 //! The listeners: all of them open before anything is announced, all of them drained before the end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use weir_amqp::{AmqpFront, AmqpFrontOptions};
-use weir_broker::Broker;
+use weir_amqp_management::{ManagementFront, ManagementOptions};
+use weir_broker::{Broker, ListenerInfo};
 use weir_http::{HttpFront, HttpOptions};
 use weir_kafka::{KafkaFront, KafkaFrontOptions};
 use weir_socket::{Listener as Socket, Tls};
@@ -26,6 +28,7 @@ pub struct Fronts {
 enum Front {
     Kafka(KafkaFront),
     Amqp(AmqpFront),
+    AmqpManagement(ManagementFront),
     Http(HttpFront),
 }
 
@@ -79,6 +82,12 @@ impl Fronts {
                     };
                     Front::Amqp(AmqpFront::on(socket, broker, options))
                 }
+                Protocol::AmqpManagement => {
+                    let mut options = ManagementOptions::default();
+                    options.server.drain = config.drain_timeout;
+                    options.server.connections_max = options.server.connections_max.min(connections_max);
+                    Front::AmqpManagement(ManagementFront::on(socket, broker, options))
+                }
                 Protocol::Http | Protocol::Https => {
                     let mut options = HttpOptions {
                         drain: config.drain_timeout,
@@ -91,6 +100,11 @@ impl Fronts {
             };
             fronts.push((protocol, front));
         }
+        let listens = fronts.iter().map(|(protocol, front): &(Protocol, Front)| ListenerInfo {
+            protocol: protocol.name(),
+            address: front.local_addr(),
+        });
+        broker.note_listeners(listens.collect());
         Ok(Fronts { fronts, tls })
     }
 
@@ -98,11 +112,7 @@ impl Fronts {
     pub fn announce(&self) -> Result<(), Failure> {
         let mut lines = String::new();
         for (protocol, front) in &self.fronts {
-            let address = match front {
-                Front::Kafka(front) => front.local_addr(),
-                Front::Amqp(front) => front.local_addr(),
-                Front::Http(front) => front.local_addr(),
-            };
+            let address = front.local_addr();
             lines.push_str(&format!("listening {protocol} {address}\n"));
         }
         lines.push_str("ready\n");
@@ -121,10 +131,22 @@ impl Fronts {
             match front {
                 Front::Kafka(front) => tasks.spawn(front.serve(stopped)),
                 Front::Amqp(front) => tasks.spawn(front.serve(stopped)),
+                Front::AmqpManagement(front) => tasks.spawn(front.serve(stopped)),
                 Front::Http(front) => tasks.spawn(front.serve(stopped)),
             };
         }
         Serving { stop, tasks }
+    }
+}
+
+impl Front {
+    fn local_addr(&self) -> SocketAddr {
+        match self {
+            Front::Kafka(front) => front.local_addr(),
+            Front::Amqp(front) => front.local_addr(),
+            Front::AmqpManagement(front) => front.local_addr(),
+            Front::Http(front) => front.local_addr(),
+        }
     }
 }
 

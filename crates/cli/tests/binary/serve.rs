@@ -128,9 +128,9 @@ fn what_later_versions_serve_is_refused_with_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     for (flags, sentence) in [
         (
-            ["--listen", "mqtt=127.0.0.1:0"],
-            "weir: listen 'mqtt=127.0.0.1:0': the protocol mqtt is not served by this version; kafka, kafka+tls, amqp, \
-             amqps, http, https are",
+            ["--listen", "openwire=127.0.0.1:0"],
+            "weir: listen 'openwire=127.0.0.1:0': the protocol openwire is not served by this version; these are: kafka, \
+             kafka+tls, amqp, amqps, amqp-management, http, https",
         ),
         (
             ["--join", "127.0.0.1:9348"],

@@ -83,12 +83,11 @@ impl Machine {
     }
 
     fn put_user(&mut self, context: Context, user: &UserMeta, new: bool) -> Option<Outcome> {
+        let is_last = || !self.accounts.has_other_administrator(&user.name);
         match self.accounts.account(&user.name) {
             Some(_) if new => return refuse(Refusal::UserExists(user.name.clone())),
-            Some(there) if is_administrator(&there.user) && !is_administrator(user) => {
-                if !self.accounts.has_other_administrator(&user.name) {
-                    return refuse(Refusal::LastAdministrator(user.name.clone()));
-                }
+            Some(there) if is_administrator(&there.user) && !is_administrator(user) && is_last() => {
+                return refuse(Refusal::LastAdministrator(user.name.clone()));
             }
             None if self.accounts.user_count() >= USERS_MAX => return Some(limit("users", USERS_MAX)),
             _ => {}

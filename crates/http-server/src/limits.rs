@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener as Accepting;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener as Accepting};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
@@ -51,6 +52,16 @@ impl Accepting for LimitedListener {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.listener.local_addr())
+    }
+}
+
+/// The address at the other end of the connection that a request came on.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+impl Connected<IncomingStream<'_, LimitedListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Peer {
+        Peer(*stream.remote_addr())
     }
 }
 
