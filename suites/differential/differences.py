@@ -49,23 +49,29 @@ def of_kind(difference: Difference, kind: str) -> bool:
     return any(arguments.get("x-queue-type") == ["S", kind] for arguments in declared(difference))
 
 
-NOT_YET_ARGUMENTS = ("x-max-length-bytes", "x-overflow", "x-max-priority", "x-message-deduplication")
-
-
-def _not_yet(difference: Difference) -> bool:
-    return (
-        difference.step["do"] == "queue.declare"
-        and code(difference.ours) == 540
-        and argument(difference, *NOT_YET_ARGUMENTS)
-    )
-
-
 def _full_by_priority(difference: Difference) -> bool:
     return difference.step["do"] != "queue.declare" and any(
         "x-max-priority" in arguments and arguments.keys() & {"x-max-length", "x-max-length-bytes"}
         for step in difference.before
         if step["do"] == "queue.declare"
         for arguments in [step.get("arguments") or {}]
+    )
+
+
+def _by_priority_in_quorum(difference: Difference) -> bool:
+    has_priority = any("priority" in (step.get("properties") or {}) for step in difference.before)
+    has_quorum = any(
+        (step.get("arguments") or {}).get("x-queue-type") == ["S", "quorum"] for step in difference.before
+    )
+    return difference.what.endswith(" body") and has_priority and has_quorum
+
+
+def _lazy_expiry(difference: Difference) -> bool:
+    return (
+        difference.what.endswith(" message_count")
+        and of_kind(difference, "quorum")
+        and difference.rabbitmq > difference.weir
+        and any("expiration" in (step.get("properties") or {}) for step in difference.before)
     )
 
 
@@ -128,7 +134,7 @@ def _whose_turn(difference: Difference) -> bool:
     return (
         len(bodies) > 0
         and bodies == _delivered(difference.ours)
-        and difference.step["do"] != "basic.publish"
+        and (difference.step["do"] != "basic.publish" or "times" in difference.step)
         and (difference.what == "events" or difference.what in ("basic.deliver consumer_tag", "basic.deliver body"))
         and len(_consumers(difference.theirs) | _consumers(difference.ours)) > 1
     )
@@ -173,11 +179,6 @@ def _reader_fails(difference: Difference) -> bool:
 
 KNOWN = [
     Known(
-        "arguments that are not served yet",
-        "declaring with " + ", ".join(NOT_YET_ARGUMENTS) + " is refused with 540",
-        _not_yet,
-    ),
-    Known(
         "an unknown type of exchange",
         "3.10 ends the connection with 503, 4.x the channel with 406",
         _unknown_type,
@@ -208,6 +209,17 @@ KNOWN = [
         "a full queue with priorities",
         "RabbitMQ lets the message go that would be delivered next, which has the highest priority; Weir the lowest",
         _full_by_priority,
+    ),
+    Known(
+        "priorities of a quorum queue",
+        "3.10 knows none, 4.3 has 32 in every quorum queue",
+        _by_priority_in_quorum,
+    ),
+    Known(
+        "what has expired behind others in a quorum queue",
+        "RabbitMQ counts it until something is done to the queue, Weir does not",
+        _lazy_expiry,
+        rare=True,
     ),
     Known(
         "how much is in a stream",

@@ -243,6 +243,9 @@ class Play:
         for name, connection in self.connections.items():
             for number in sorted(connection.events):
                 events, connection.events[number] = connection.events[number], []
+                if self.step["do"] != PING:
+                    # A ping's answer that came as its connection was closed.
+                    events = [event for event in events if event.name != "channel.flow_ok"]
                 if events:
                     answer[f"{name}{number}"] = events
                     for event in events:

@@ -134,9 +134,10 @@ def queue_arguments(dice: random.Random, exchanges: list[str], quorum: bool) -> 
     number = dice.choice(("l", "I", "I", "s", "i"))
     if quorum:
         made["x-queue-type"] = ["S", "quorum"]
-        # Without one, 3.10 puts what comes back at the end; with one, it goes out first, as in later versions.
-        if dice.random() < 0.95:
-            made["x-delivery-limit"] = ["l", dice.choice((0, 1, 2, 20, 20))]
+        # Without one, 3.10 puts what comes back at the end; with one, it goes out first, as in later versions. Which
+        # returns count has changed since.
+        if dice.random() < 0.97:
+            made["x-delivery-limit"] = ["l", 20]
     elif dice.random() < 0.1:
         made["x-queue-type"] = ["S", "classic"]
     if dice.random() < 0.1:
@@ -147,7 +148,8 @@ def queue_arguments(dice: random.Random, exchanges: list[str], quorum: bool) -> 
         made["x-max-length"] = [number, dice.choice((1, 2, 3) * 6 + (0,))]
     if dice.random() < 0.03:
         made["x-max-length-bytes"] = ["l", dice.choice((0, 4, 100))]
-    if dice.random() < 0.07:
+    # A quorum queue of 3.10 notices late that it is full.
+    if dice.random() < 0.07 and not quorum:
         made["x-overflow"] = ["S", dice.choice(("drop-head", "reject-publish", "reject-publish-dlx"))]
     if dice.random() < 0.35:
         made["x-dead-letter-exchange"] = ["S", dice.choice([*exchanges, *exchanges, "", "missing~"])]

@@ -269,4 +269,30 @@ ERRORS: dict[str, list[Step]] = {
         get("q3~"),
         on("A1", "basic.reject", delivery=0),
     ],
+    "an exclusive queue is never durable": [
+        queue("q1~", exclusive=True),
+        queue("q1~", exclusive=True, durable=True),
+        queue("q2~", exclusive=True, durable=True),
+        queue("q2~", exclusive=True),
+    ],
+    "an exclusive consumer where one is active at a time": [
+        queue("q1~", arguments={"x-single-active-consumer": ["t", True]}),
+        consume("q1~", "t", exclusive=True),
+    ],
+    "modes of a queue that are none": [
+        queue("q1~", arguments={"x-queue-mode": text("busy")}),
+        queue("q1~", arguments={"x-queue-mode": ["l", 1]}),
+        queue("q1~", durable=True, arguments=QUORUM | {"x-queue-mode": text("lazy")}),
+        queue("q1~"),
+        queue("q1~", arguments={"x-queue-mode": text("lazy")}),
+    ],
+    "what is looked at first when a queue is bound": [
+        queue("q1~", exclusive=True),
+        bind("missing~", "missing~"),
+        bind("missing~", ""),
+        bind("missing~", "amq.headers", arguments={"x-match": text("most")}),
+        on("B1", "queue.bind", queue="q1~", exchange=""),
+        on("B1", "queue.bind", queue="q1~", exchange="missing~"),
+        on("B1", "queue.bind", queue="q1~", exchange="amq.headers", arguments={"x-match": text("most")}),
+    ],
 }

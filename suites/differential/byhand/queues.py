@@ -157,4 +157,83 @@ QUEUES: dict[str, list[Step]] = {
         publish("q2~", "b"),
         get("q2~"),
     ],
+    "dead letters are routed by their headers": [
+        CONFIRM,
+        exchange("x1~", "headers"),
+        queue("dead~"),
+        bind("dead~", "x1~", arguments={"h": ["I", 1]}),
+        queue("q1~", arguments={"x-dead-letter-exchange": text("x1~")}),
+        publish("q1~", properties={"headers": [["h", ["I", 1]]]}),
+        get("q1~"),
+        on("A1", "basic.reject", delivery=0),
+        get("dead~", no_ack=True),
+    ],
+    "dead letters are routed by all their keys": [
+        CONFIRM,
+        exchange("x1~", "direct"),
+        *[step for key in ("cc", "bcc", "q1~") for step in (queue(f"{key}.dead~"), bind(f"{key}.dead~", "x1~", key))],
+        queue("q1~", arguments={"x-dead-letter-exchange": text("x1~")}),
+        publish("q1~", properties={"headers": [["CC", ["A", [text("cc")]]], ["BCC", ["A", [text("bcc")]]]]}),
+        get("q1~"),
+        on("A1", "basic.reject", delivery=0),
+    ],
+    "dead of length, to the queue itself": [
+        CONFIRM,
+        queue("q1~", arguments={"x-max-length": ["l", 1], "x-dead-letter-exchange": text("")}),
+        *many("q1~", 3),
+        get("q1~"),
+    ],
+    "dead of deliveries, to the queue itself": [
+        CONFIRM,
+        queue(
+            "q1~",
+            durable=True,
+            arguments=QUORUM | {"x-delivery-limit": ["l", 0], "x-dead-letter-exchange": text("")},
+        ),
+        publish("q1~"),
+        get("q1~"),
+        on("A1", "basic.reject", delivery=0, requeue=True),
+        get("q1~"),
+    ],
+    "no length, and somebody waits": [
+        queue("q1~", arguments={"x-max-length": ["l", 0]}),
+        consume("q1~", "t"),
+        *many("q1~", 2),
+        on("A1", "basic.reject", delivery=0, requeue=True),
+    ],
+    "no time, and somebody waits": [
+        queue("q1~"),
+        consume("q1~", "t"),
+        publish("q1~", properties={"expiration": "0"}),
+        queue("q2~", arguments={"x-message-ttl": ["l", 0]}),
+        consume("q2~", "t2", no_ack=True),
+        publish("q2~"),
+    ],
+    "no time, and it is emptied": [
+        CONFIRM,
+        *[
+            step
+            for number, kind in enumerate(("classic", "quorum"))
+            for step in (
+                queue(
+                    f"q{number}~", durable=True, arguments={"x-queue-type": text(kind), "x-message-ttl": ["l", 0]}
+                ),
+                *many(f"q{number}~", 2),
+                on("A1", "queue.purge", queue=f"q{number}~"),
+            )
+        ],
+    ],
+    "full, and what comes back": [
+        queue("q1~", arguments={"x-max-length": ["l", 2]}),
+        consume("q1~", "t"),
+        *many("q1~", 3),
+        on("A1", "basic.recover", requeue=True),
+        on("A1", "channel.close", reply_code=200),
+    ],
+    "refused only if nobody waits": [
+        CONFIRM,
+        queue("q1~", arguments={"x-max-length": ["l", 1], "x-overflow": text("reject-publish")}),
+        consume("q1~", "t", no_ack=True),
+        publish("q1~", times=30),
+    ],
 }
