@@ -69,6 +69,11 @@ impl Access {
         Access::compile(records, self.state.options.clone(), &self.state.patterns)
     }
 
+    /// Whether this is the same snapshot, or a clone of it.
+    pub fn is_same(&self, other: &Access) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
     fn compile(records: &AccessRecords, options: AccessOptions, previous: &Patterns) -> Access {
         let (users, patterns) = rules::compile(records, previous);
         let namespaces = records.namespaces.iter().map(|n| (n.name.clone(), Arc::clone(n))).collect();

@@ -20,6 +20,9 @@ pub enum Denied {
     /// The user has no password, and logs in by other means or not at all.
     #[error("user {0:?} has no password; set one, or use the means that the user was made for")]
     NoPassword(String),
+    /// The password could not be checked; the node is being stopped.
+    #[error("the password of user {0:?} could not be checked; the node is shutting down")]
+    Unchecked(String),
     /// The user is a loopback user and came from elsewhere.
     #[error(
         "user {0:?} may connect only over loopback; \

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::access::UserLimits;
+use weir_model::access::{UserLimits, UserMeta};
 
 use crate::access::Access;
 use crate::errors::{Denied, Forbidden};
@@ -21,6 +21,10 @@ pub struct Identity {
 impl Identity {
     pub(crate) fn new(rules: Arc<UserRules>) -> Identity {
         Identity { rules }
+    }
+
+    pub(crate) fn meta(&self) -> &Arc<UserMeta> {
+        &self.rules.meta
     }
 
     /// The user's name.

@@ -6,6 +6,8 @@
 //! * [`Pass`] is an identity within one namespace, as a connection or a channel holds it.
 //! * [`Operation`] is the table of what each AMQP operation needs, so that a front only names it.
 //! * [`hash_password`] and its neighbours make and check passwords in the forms that are stored.
+//! * [`ScramCredential`] checks the proof of a client that does not send its password.
+//! * [`Logins`] remembers what was checked, for protocols that send the password again and again.
 //! * [`check_user`] and its neighbours say what may be stored at all.
 //!
 //! What is decided, and in which words it is refused, is RabbitMQ's, so that its definitions mean the
@@ -25,6 +27,7 @@ mod access;
 mod check;
 mod errors;
 mod identity;
+mod logins;
 mod management;
 mod operation;
 mod pass;
@@ -39,12 +42,13 @@ pub use access::{Access, AccessOptions, Peer};
 pub use check::{Unacceptable, check_namespace, check_permission, check_topic_permission, check_user};
 pub use errors::{Denied, Forbidden};
 pub use identity::Identity;
+pub use logins::Logins;
 pub use management::Management;
 pub use operation::{Action, Need, Operation, Parties, Party, Requirement, ResourceKind, Sufficient};
 pub use pass::Pass;
 pub use password::{
-    NEW_PASSWORD_ALGORITHM, PASSWORD_BYTES_MAX, PasswordError, SALT_BYTES, export_password, hash_password,
-    import_password, portable_form, verify_password,
+    NEW_PASSWORD_ALGORITHM, NEW_PASSWORD_FORMS, PASSWORD_BYTES_MAX, PasswordError, SALT_BYTES,
+    export_password, hash_password, import_password, portable_form, verify_password,
 };
 pub use pattern::PatternError;
-pub use scram::{SCRAM_ITERATIONS, ScramCredential};
+pub use scram::{SCRAM_ITERATIONS, ScramCredential, ScramHash};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::errors::Forbidden;
+use crate::identity::Identity;
 use crate::operation::{Action, Operation, Parties, Sufficient};
 use crate::rules::{UserRules, spoken_name};
 
@@ -35,6 +36,11 @@ impl Pass {
     /// The user's name.
     pub fn user(&self) -> &str {
         &self.rules.meta.name
+    }
+
+    /// The identity.
+    pub fn identity(&self) -> Identity {
+        Identity::new(Arc::clone(&self.rules))
     }
 
     /// The namespace.

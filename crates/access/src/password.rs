@@ -18,10 +18,14 @@ use sha2::{Digest, Sha256, Sha512};
 use subtle::ConstantTimeEq;
 use weir_model::access::{PASSWORD_HASH_BYTES_MAX, PasswordAlgorithm, PasswordHash};
 
-use crate::scram::{SCRAM_ITERATIONS, ScramCredential};
+use crate::scram::{SCRAM_ITERATIONS, ScramCredential, ScramHash};
 
 /// The form for a new password, unless the user is to be exported to RabbitMQ.
 pub const NEW_PASSWORD_ALGORITHM: PasswordAlgorithm = PasswordAlgorithm::ScramSha256;
+
+/// The forms in which a new password is kept: clients may speak either of SCRAM's two.
+pub const NEW_PASSWORD_FORMS: [PasswordAlgorithm; 2] =
+    [NEW_PASSWORD_ALGORITHM, PasswordAlgorithm::ScramSha512];
 
 /// Longest password, in bytes: bounds what one log-in can cost.
 pub const PASSWORD_BYTES_MAX: usize = 4_096;
@@ -78,7 +82,10 @@ pub fn hash_password(
         PasswordAlgorithm::RabbitSha512 => salted::<Sha512>(&salt[..RABBIT_SALT_BYTES], password),
         PasswordAlgorithm::RabbitMd5 => return Err(PasswordError::Outdated(algorithm)),
         PasswordAlgorithm::ScramSha256 => {
-            ScramCredential::derive(password, salt, SCRAM_ITERATIONS).to_bytes()
+            ScramCredential::derive(ScramHash::Sha256, password, salt, SCRAM_ITERATIONS).to_bytes()
+        }
+        PasswordAlgorithm::ScramSha512 => {
+            ScramCredential::derive(ScramHash::Sha512, password, salt, SCRAM_ITERATIONS).to_bytes()
         }
     };
     Ok(PasswordHash { algorithm, bytes })
@@ -95,17 +102,19 @@ pub fn verify_password(stored: &PasswordHash, password: &[u8]) -> bool {
         PasswordAlgorithm::RabbitSha256 => verify_salted::<Sha256>(&stored.bytes, password),
         PasswordAlgorithm::RabbitSha512 => verify_salted::<Sha512>(&stored.bytes, password),
         PasswordAlgorithm::RabbitMd5 => verify_salted::<Md5>(&stored.bytes, password),
-        PasswordAlgorithm::ScramSha256 => {
-            ScramCredential::parse(&stored.bytes).is_some_and(|credential| credential.opens_with(password))
+        PasswordAlgorithm::ScramSha256 | PasswordAlgorithm::ScramSha512 => {
+            ScramCredential::of(stored).is_some_and(|credential| credential.opens_with(password))
         }
     }
 }
 
-/// Takes as long as checking a password in Weir's own form, so that an answer's delay does not tell
+/// Takes as long as checking a wrong password in the forms that a new one is kept in, so that an answer's delay does not tell
 /// whether there is such a user.
 pub(crate) fn pretend_to_verify(password: &[u8]) {
     let password = &password[..password.len().min(PASSWORD_BYTES_MAX)];
-    std::hint::black_box(ScramCredential::derive(password, b"no such user", SCRAM_ITERATIONS));
+    for hash in [ScramHash::Sha256, ScramHash::Sha512] {
+        std::hint::black_box(ScramCredential::derive(hash, password, b"no such user", SCRAM_ITERATIONS));
+    }
 }
 
 /// Reads `hashing_algorithm` and `password_hash` of a definition. An empty hash is that of a user who
@@ -133,13 +142,16 @@ pub fn export_password(hash: &PasswordHash) -> String {
 /// The one of a password's forms for a definition, which has room for one: one that RabbitMQ can read,
 /// or else the first.
 pub fn portable_form(forms: &[PasswordHash]) -> Option<&PasswordHash> {
-    forms.iter().find(|form| form.algorithm != PasswordAlgorithm::ScramSha256).or(forms.first())
+    let weirs_own = [PasswordAlgorithm::ScramSha256, PasswordAlgorithm::ScramSha512];
+    forms.iter().find(|form| !weirs_own.contains(&form.algorithm)).or(forms.first())
 }
 
 /// Checks a stored form that came from elsewhere.
 pub(crate) fn check_hash(hash: &PasswordHash) -> Result<(), PasswordError> {
     let sound = match hash.algorithm {
-        PasswordAlgorithm::ScramSha256 => ScramCredential::parse(&hash.bytes).is_some(),
+        PasswordAlgorithm::ScramSha256 | PasswordAlgorithm::ScramSha512 => {
+            ScramCredential::of(hash).is_some()
+        }
         _ => hash.bytes.len() <= PASSWORD_HASH_BYTES_MAX,
     };
     if sound { Ok(()) } else { Err(PasswordError::Malformed(hash.algorithm)) }

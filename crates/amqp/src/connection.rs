@@ -1,10 +1,15 @@
 //! One connection: reads frames, carries out methods in their order, and sends what comes of them.
 
 mod basic;
+mod blocking;
 mod close;
 mod declare;
 mod delay;
+mod describe;
+mod permission;
 mod publish;
+mod replies;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,23 +21,29 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
-    Command, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode, Scope,
-    ShortStr, Writer,
+    Command, Content, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode,
+    Scope, ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
+use weir_broker::streams::{StreamRecord, StreamRecords};
+use weir_broker::{Access, Broker, Forbidden, Pass, Peer};
 use weir_model::TopicId;
 use weir_model::subscription::Disposition;
 use weir_router::Router;
 
 use crate::channel::{Channel, ConsumerKey, Leased};
 use crate::errors::Failure;
-use crate::front::{ConnectionId, DefaultUser, Front};
-use crate::handshake::{self, Agreed, Client, FRAME_MAX, Handshake};
+use crate::front::{ConnectionId, Front};
+use crate::handshake::{self, Agreed, Client, Credentials, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
+use crate::replies::{REPLIES_WAITING_MAX, Reply};
 use delay::ParkedMessages;
+pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
@@ -41,11 +52,19 @@ const READ_BYTES: usize = 64 << 10;
 /// How long a peer may take to answer `connection.close`.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How often a client that is blocked is looked at.
+const BLOCKED_STEP: Duration = Duration::from_millis(200);
+/// How long a client waits that was refused and does not read why, so that it does not try again at once (RabbitMQ's).
+const REFUSED: Duration = Duration::from_secs(3);
+
 /// Heartbeats that a peer may miss.
 const HEARTBEATS_MISSED: u32 = 2;
 
 /// The next records of a consumer.
 type NextDeliveries = Pin<Box<dyn Future<Output = (Feed, Option<Vec<QueueDelivery>>)> + Send>>;
+
+/// The next records of a consumer that reads by offset.
+type NextRecords = Pin<Box<dyn Future<Output = (StreamFeed, Option<Vec<StreamRecord>>)> + Send>>;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -56,6 +75,8 @@ enum Ended {
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
     Silent,
+    /// An operator closed it, for this reason.
+    Closed(String),
     /// The broker stops.
     Draining,
 }
@@ -63,13 +84,21 @@ enum Ended {
 pub(super) struct Connection {
     front: Arc<Front>,
     id: ConnectionId,
+    /// Its place among the broker's sessions.
+    seat: SessionSeat,
     client: Client,
     agreed: Agreed,
     namespace: String,
+    /// What the client may do here.
+    pass: Pass,
+    /// As of which users and permissions.
+    access: Access,
+    access_changed: watch::Receiver<()>,
     out: Writer,
     outbox: Outbox,
     channels: BTreeMap<u16, Channel>,
     deliveries: FuturesUnordered<NextDeliveries>,
+    stream_records: FuturesUnordered<NextRecords>,
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
@@ -84,6 +113,13 @@ pub(super) struct Connection {
     route: weir_router::Route,
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
+    /// Direct replies to this connection's channels.
+    replies: mpsc::Receiver<Reply>,
+    reply_sender: mpsc::Sender<Reply>,
+    /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
+    blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
+    /// Whether the client was told that it is blocked.
+    blocked_told: bool,
     /// State of a small generator, for exchanges that choose at random.
     random: u64,
 }
@@ -98,6 +134,16 @@ struct Feed {
     deliveries: QueueDeliveries,
 }
 
+/// What a consumer reads by offset. It may outlive the consumer, and another may have its tag by then.
+struct StreamFeed {
+    channel: u16,
+    owner: weir_broker::queues::OwnerId,
+    tag: ShortStr,
+    name: ShortStr,
+    has_partitions: bool,
+    records: StreamRecords,
+}
+
 /// Settlements of one queue that go together.
 struct Settling {
     topic: TopicId,
@@ -108,33 +154,42 @@ struct Settling {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, peer: SocketAddr)
+pub(crate) async fn serve<S>(front: Arc<Front>, stream: S, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (mut read, write) = tokio::io::split(stream);
-    let (outbox, writing) = outbox(write);
+    let peer = ends.peer;
+    let counters = Arc::new(SessionCounters::default());
+    let (outbox, writing) = outbox(write, Arc::clone(&counters));
     let writing = tokio::spawn(writing);
     let mut buffer = BytesMut::new();
     let mut out = Writer::new(FRAME_MAX);
-    let gatekeeper = DefaultUser { over_loopback: peer.ip().is_loopback() };
-    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &gatekeeper);
+    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &front.broker, peer);
     match tokio::time::timeout(front.options.handshake, opening).await {
-        Ok(Some((client, agreed, namespace))) => {
+        Ok(Some(Opened { client, agreed, namespace, pass, access })) => {
             out.set_frame_max(agreed.frame_max);
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
+            let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+            let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
+            let access_changed = front.broker.on_access_change();
             let mut connection = Connection {
                 id: front.new_connection(),
+                seat: front.broker.open_session(facts, counters),
                 front,
                 client,
                 agreed,
                 namespace,
+                pass,
+                access,
+                access_changed,
                 out,
                 outbox,
                 channels: BTreeMap::new(),
                 deliveries: FuturesUnordered::new(),
+                stream_records: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
                 parked: None,
@@ -143,6 +198,10 @@ where
                 router: None,
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
+                replies,
+                reply_sender,
+                blocked: None,
+                blocked_told: false,
                 random,
             };
             let ended = connection.run(&mut read, &mut buffer).await;
@@ -157,14 +216,24 @@ where
     let _ = tokio::time::timeout(CLOSING, writing).await;
 }
 
+/// What a handshake comes to.
+struct Opened {
+    client: Client,
+    agreed: Agreed,
+    namespace: String,
+    pass: Pass,
+    access: Access,
+}
+
 /// The handshake; none if the connection is to be closed, with what the peer is told in `out`.
 async fn open<R: AsyncRead + Unpin>(
     read: &mut R,
     buffer: &mut BytesMut,
     out: &mut Writer,
     outbox: &Outbox,
-    gatekeeper: &DefaultUser,
-) -> Option<(Client, Agreed, String)> {
+    broker: &Broker,
+    peer: SocketAddr,
+) -> Option<Opened> {
     while buffer.len() < PROTOCOL_HEADER_BYTES {
         if read.read_buf(buffer).await.ok()? == 0 {
             return None;
@@ -181,60 +250,98 @@ async fn open<R: AsyncRead + Unpin>(
     }
     out.method(0, handshake::start()).ok()?;
     let mut state = Handshake::Started;
-    let mut takes_refusal = false;
     loop {
         outbox.send(out.take());
         let frame = next_frame(read, buffer, FRAME_MAX).await?;
         let method = match frame {
             Ok(Frame { frame_type: FrameType::Heartbeat, .. }) => continue,
-            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload),
+            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload)
+                .map_err(|error| Failure::new(ReplyCode::SyntaxError, error.to_string())),
             Ok(_) => return None,
-            Err(failure) => {
-                refuse(out, &failure, true);
-                return None;
-            }
+            Err(failure) => Err(failure),
         };
-        let method = match method {
-            Ok(method) => method,
-            Err(error) => {
-                refuse(out, &Failure::new(ReplyCode::SyntaxError, error.to_string()), true);
-                return None;
+        let next = match method.and_then(|method| state.take(method)) {
+            Ok(Handshake::Claimed(credentials)) => {
+                let (user, password) = (credentials.client.user.clone(), credentials.password.clone());
+                match broker.authenticate(&user, password, Peer::from(peer.ip())).await {
+                    Ok(_) => {
+                        let (next, tune) = credentials.admit();
+                        out.method(0, tune).ok()?;
+                        Ok(next)
+                    }
+                    Err(denied) => {
+                        tracing::warn!(%peer, "a log-in was refused: {denied}");
+                        return turn_away(read, buffer, out, outbox, &credentials).await;
+                    }
+                }
             }
+            Ok(Handshake::Wanted(client, agreed, namespace)) => {
+                match enter(broker, &client, &namespace, peer) {
+                    Ok((pass, access)) => {
+                        out.method(0, connection::OpenOk::default()).ok()?;
+                        outbox.send(out.take());
+                        return Some(Opened { client, agreed, namespace, pass, access });
+                    }
+                    Err(failure) => Err(failure),
+                }
+            }
+            other => other,
         };
-        if let Method::ConnectionStartOk(ok) = &method {
-            takes_refusal = handshake::takes_refusal(ok);
-        }
-        match state.take(method, gatekeeper) {
-            Ok((next, answer)) => {
-                if let Some(answer) = answer {
-                    out.method(0, answer).ok()?;
-                }
-                if let Handshake::Open(client, agreed, namespace) = next {
-                    outbox.send(out.take());
-                    return Some((client, agreed, namespace));
-                }
-                state = next;
-            }
+        match next {
+            Ok(next) => state = next,
             Err(failure) => {
-                tracing::warn!("a connection was refused: {}", failure.words);
-                refuse(out, &failure, takes_refusal || failure.code != ReplyCode::AccessRefused);
+                tracing::warn!(%peer, "a connection was refused: {}", failure.words);
+                refuse(out, &failure);
                 return None;
             }
         }
     }
 }
 
-/// Tells a peer why its connection is not opened, if it reads that.
-fn refuse(out: &mut Writer, failure: &Failure, told: bool) {
-    if told {
-        let close = connection::Close {
-            reply_code: failure.code.number(),
-            reply_text: failure.code.text(&failure.words),
-            class_id: 0,
-            method_id: 0,
-        };
-        let _ = out.method(0, close);
+/// What a client may do in the namespace that it wants to work in.
+fn enter(
+    broker: &Broker,
+    client: &Client,
+    namespace: &str,
+    peer: SocketAddr,
+) -> Result<(Pass, Access), Failure> {
+    let access = broker.access();
+    if access.namespace(namespace).is_none() {
+        return Err(Failure::new(ReplyCode::NotAllowed, format!("vhost {namespace} not found")));
     }
+    // The user may have been deleted since the log-in.
+    let forbidden = || Forbidden::Namespace { namespace: namespace.to_owned(), user: client.user.clone() };
+    let identity = access.identify(&client.user, Peer::from(peer.ip())).map_err(|_| forbidden())?;
+    let pass = identity.enter(namespace)?;
+    Ok((pass, access))
+}
+
+/// The credentials are wrong. A client that reads that is told; any other waits, and sees the connection close.
+async fn turn_away<R: AsyncRead + Unpin>(
+    read: &mut R,
+    buffer: &mut BytesMut,
+    out: &mut Writer,
+    outbox: &Outbox,
+    credentials: &Credentials,
+) -> Option<Opened> {
+    if credentials.client.takes_refusal {
+        refuse(out, &credentials.refuse());
+        outbox.send(out.take());
+    }
+    let closed = async { while let Some(Ok(_)) = next_frame(read, buffer, FRAME_MAX).await {} };
+    let _ = tokio::time::timeout(REFUSED, closed).await;
+    None
+}
+
+/// Tells a peer why its connection is not opened.
+fn refuse(out: &mut Writer, failure: &Failure) {
+    let close = connection::Close {
+        reply_code: failure.code.number(),
+        reply_text: failure.code.text(&failure.words),
+        class_id: 0,
+        method_id: 0,
+    };
+    let _ = out.method(0, close);
 }
 
 /// The next frame; none if the peer is gone.
@@ -269,16 +376,34 @@ impl Connection {
             }
             self.flush().await;
             let is_full = self.outbox.is_full();
+            let is_blocked = self.blocked.is_some();
+            if is_blocked {
+                // What it sends is not read, its heartbeats included.
+                heard_at = Instant::now();
+            }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
-                came = read.read_buf(buffer), if !is_full => match came {
-                    Ok(1..) => heard_at = Instant::now(),
+                ask = self.seat.asked() => match ask {
+                    SessionAsk::Close(reason) => return Ended::Closed(reason),
+                    // Whoever asked may have gone.
+                    SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
+                },
+                came = read.read_buf(buffer), if !is_full && !is_blocked => match came {
+                    Ok(bytes @ 1..) => {
+                        self.seat.counters().received(bytes);
+                        heard_at = Instant::now();
+                    }
                     _ => return Ended::ByPeer,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
+                Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
+                Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
+                () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
+                // It is looked at before the next frame is.
+                Ok(()) = self.access_changed.changed() => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {
                     if heard_at.elapsed() > beat * HEARTBEATS_MISSED {
                         return Ended::Silent;
@@ -295,6 +420,10 @@ impl Connection {
     /// Carries out everything that has come.
     async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
         self.router = None;
+        self.renew_pass()?;
+        if !self.go_on_publishing().await? {
+            return Ok(());
+        }
         loop {
             let frame = match Frame::parse(buffer, self.agreed.frame_max) {
                 Ok(Parsed::Frame(frame)) => frame,
@@ -310,6 +439,9 @@ impl Connection {
                 (FrameType::Heartbeat, _) => {}
                 (_, 0) => self.on_connection(frame)?,
                 (_, number) => self.on_channel(number, frame).await?,
+            }
+            if self.blocked.is_some() {
+                return Ok(());
             }
         }
     }
@@ -346,6 +478,7 @@ impl Connection {
                     Method::decode(frame.payload)
             {
                 self.channels.remove(&number);
+                self.count_channels();
                 if matches!(method, Method::ChannelClose(_)) {
                     self.send(number, channel::CloseOk {});
                 }
@@ -383,6 +516,7 @@ impl Connection {
         }
         let owner = self.front.broker.new_owner();
         self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
+        self.count_channels();
         self.send(number, channel::OpenOk::default());
         Ok(())
     }
@@ -417,6 +551,10 @@ impl Connection {
     async fn carry_out(&mut self, number: u16, command: Command) -> Result<(), Failure> {
         let Command { method, content } = command;
         if let Method::BasicPublish(publish) = method {
+            if !self.front.broker.has_disk_space() {
+                self.block(number, publish, content.unwrap_or_default());
+                return Ok(());
+            }
             return self.publish(number, publish, content.unwrap_or_default()).await;
         }
         if !matches!(method, Method::BasicAck(_) | Method::BasicNack(_) | Method::BasicReject(_)) {
@@ -428,6 +566,7 @@ impl Connection {
             Method::ChannelClose(_) => {
                 self.close_channel(number).await;
                 self.channels.remove(&number);
+                self.count_channels();
                 self.send(number, channel::CloseOk {});
                 Ok(())
             }

@@ -1,10 +1,12 @@
 //! From what went wrong below to what a client is told: a code, whose number says whether the channel or the
 //! connection ends, and RabbitMQ's words where clients look at them.
 
+use weir_amqp_message::NotAList;
 use weir_amqp_wire::ReplyCode;
+use weir_broker::Forbidden;
 use weir_broker::errors::{AdminError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone, SubscribeError};
-use weir_broker::topology::{TopologyError, Unrouted};
+use weir_broker::topology::{TopologyError, Undeclarable, Unrouted};
 
 use crate::channel::UnknownTag;
 
@@ -33,9 +35,37 @@ impl Failure {
     }
 }
 
+impl From<Forbidden> for Failure {
+    fn from(error: Forbidden) -> Failure {
+        let code = match error {
+            Forbidden::Namespace { .. } => ReplyCode::NotAllowed,
+            Forbidden::Resource { .. } | Forbidden::Topic { .. } => ReplyCode::AccessRefused,
+        };
+        Failure::new(code, error.to_string())
+    }
+}
+
 impl From<UnknownTag> for Failure {
     fn from(error: UnknownTag) -> Failure {
         Failure::precondition(error.to_string())
+    }
+}
+
+impl From<NotAList> for Failure {
+    fn from(error: NotAList) -> Failure {
+        Failure::precondition(error.to_string())
+    }
+}
+
+impl From<Undeclarable> for Failure {
+    fn from(error: Undeclarable) -> Failure {
+        let code = match error {
+            Undeclarable::Refused(_) => ReplyCode::AccessRefused,
+            Undeclarable::Locked(_) => ReplyCode::ResourceLocked,
+            Undeclarable::Precondition(_) => ReplyCode::PreconditionFailed,
+            Undeclarable::NotServed(_) => ReplyCode::NotImplemented,
+        };
+        Failure::new(code, error.to_string())
     }
 }
 
@@ -67,6 +97,7 @@ impl From<TopologyError> for Failure {
             TopologyError::NoSuchQueue(_) | TopologyError::NoSuchExchange(_) => {
                 Failure::new(ReplyCode::NotFound, error.to_string())
             }
+            TopologyError::Stream(_) => Failure::new(ReplyCode::NotImplemented, error.to_string()),
             TopologyError::NotAQueue(_) => Failure::new(ReplyCode::ResourceLocked, error.to_string()),
             TopologyError::InUse(_) | TopologyError::Argument(_) | TopologyError::Binding(_) => {
                 Failure::precondition(error.to_string())

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use weir_broker::Broker;
 use weir_model::TopicId;
-use weir_model::queue::DEFAULT_NAMESPACE;
+use weir_socket::Listener;
 
-use crate::connection;
-use crate::handshake::Gatekeeper;
+use crate::connection::{self, Ends};
+use crate::replies::Mailboxes;
 
 /// How long to wait before accepting again after it failed, for want of file descriptors mostly.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -57,39 +57,43 @@ pub(crate) struct Front {
     pub draining: CancellationToken,
     /// Whose the exclusive queues are.
     pub exclusive: Mutex<BTreeMap<TopicId, ConnectionId>>,
+    pub mailboxes: Mailboxes,
     next_connection: AtomicU64,
 }
 
 /// The AMQP 0-9-1 front, listening.
 #[derive(Debug)]
 pub struct AmqpFront {
-    listener: TcpListener,
-    local_addr: SocketAddr,
+    listener: Listener,
     front: Arc<Front>,
 }
 
 impl AmqpFront {
-    /// Opens the listener. Port 0 takes a free one; see [`AmqpFront::local_addr`].
+    /// Opens a listener for TCP. Port 0 takes a free one; see [`AmqpFront::local_addr`].
     pub async fn bind(
         addr: SocketAddr,
         broker: Arc<Broker>,
         options: AmqpFrontOptions,
     ) -> io::Result<AmqpFront> {
-        let listener = TcpListener::bind(addr).await?;
-        let local_addr = listener.local_addr()?;
+        Ok(AmqpFront::on(Listener::bind(addr, None).await?, broker, options))
+    }
+
+    /// The front on a listener that is open.
+    pub fn on(listener: Listener, broker: Arc<Broker>, options: AmqpFrontOptions) -> AmqpFront {
         let front = Front {
             broker,
             options,
             draining: CancellationToken::new(),
             exclusive: Mutex::default(),
+            mailboxes: Mailboxes::default(),
             next_connection: AtomicU64::new(0),
         };
-        Ok(AmqpFront { listener, local_addr, front: Arc::new(front) })
+        AmqpFront { listener, front: Arc::new(front) }
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.listener.local_addr()
     }
 
     /// Serves until `shutdown` resolves, then accepts nothing more, tells every client that the broker stops, and
@@ -104,7 +108,9 @@ impl AmqpFront {
                 Some(ended) = connections.join_next(), if !connections.is_empty() => report_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
-                        connections.spawn(serve_tcp(self.front.clone(), stream, peer));
+                        // An address without a port is known when the client has connected.
+                        let local = stream.local_addr().unwrap_or(self.listener.local_addr());
+                        connections.spawn(connection::serve(self.front.clone(), stream, Ends { peer, local }));
                     }
                     Ok((_, peer)) => tracing::warn!(%peer, "a connection was refused: there are as many as allowed"),
                     Err(error) => {
@@ -126,27 +132,20 @@ impl AmqpFront {
             connections.shutdown().await;
         }
     }
+
+    /// Serves one connection on a stream that somebody else has accepted, such as a simulated one. Returns when it has
+    /// ended.
+    pub fn serve_stream<S>(&self, stream: S, peer: SocketAddr) -> impl Future<Output = ()> + use<S>
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        connection::serve(self.front.clone(), stream, Ends { peer, local: self.listener.local_addr() })
+    }
 }
 
 impl Front {
     pub(crate) fn new_connection(&self) -> ConnectionId {
         ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// Until users are known here: the default user, over loopback, in the default namespace.
-#[derive(Debug)]
-pub(crate) struct DefaultUser {
-    pub over_loopback: bool,
-}
-
-impl Gatekeeper for DefaultUser {
-    fn admits(&self, user: &str, password: &[u8]) -> bool {
-        self.over_loopback && (user, password) == ("guest", b"guest".as_slice())
-    }
-
-    fn may_enter(&self, _user: &str, namespace: &str) -> Option<bool> {
-        (namespace == DEFAULT_NAMESPACE).then_some(true)
     }
 }
 
@@ -157,12 +156,4 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     {
         tracing::error!(%error, "a connection's task panicked");
     }
-}
-
-async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
-    // What is written is gathered already.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
-    }
-    connection::serve(front, stream, peer).await;
 }

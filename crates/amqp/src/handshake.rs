@@ -1,4 +1,4 @@
-//! The beginning of a connection, without I/O: who the client is, what both agree on, and where it works.
+//! The beginning of a connection, without I/O: who the client says it is, what both agree on, and where it wants to work.
 
 use bytes::{Buf, Bytes};
 use weir_amqp_wire::methods::connection;
@@ -19,7 +19,7 @@ pub(crate) const HEARTBEAT_SECONDS: u16 = 60;
 const VERSION: &str = "4.3.0";
 
 /// What the broker can do beyond the specification.
-const CAPABILITIES: [&str; 8] = [
+const CAPABILITIES: [&str; 9] = [
     "publisher_confirms",
     "exchange_exchange_bindings",
     "basic.nack",
@@ -28,27 +28,51 @@ const CAPABILITIES: [&str; 8] = [
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 ];
 
-/// How far a handshake has come.
+/// How far a handshake has come. It stops where somebody must be asked who knows the users: at [`Handshake::Claimed`] and
+/// [`Handshake::Wanted`].
 #[derive(Debug, PartialEq)]
 pub(crate) enum Handshake {
     /// `connection.start` was sent.
     Started,
+    /// `connection.start-ok` came.
+    Claimed(Credentials),
     /// `connection.tune` was sent.
     Tuned(Client),
     /// `connection.tune-ok` came.
     Agreed(Client, Agreed),
-    /// `connection.open` came.
-    Open(Client, Agreed, String),
+    /// `connection.open` came, for this namespace.
+    Wanted(Client, Agreed, String),
+}
+
+/// What a client says who it is.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Credentials {
+    pub mechanism: &'static str,
+    pub password: Bytes,
+    /// Who it is if that is the password.
+    pub client: Client,
+}
+
+impl std::fmt::Debug for Credentials {
+    /// Leaves out the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.client.user).finish_non_exhaustive()
+    }
 }
 
 /// Who is at the other end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Client {
     pub user: String,
+    /// By which mechanism it said so.
+    pub mechanism: String,
     /// Whether it wants to be told when a queue that it consumes goes.
     pub takes_cancel: bool,
+    /// Whether it wants to be told that it is held back.
+    pub takes_blocked: bool,
     /// Whether it reads a refusal of its credentials; others only see the connection close.
     pub takes_refusal: bool,
     /// What it says of itself.
@@ -63,15 +87,6 @@ pub(crate) struct Agreed {
     pub frame_max: u32,
     /// Seconds; 0 for none.
     pub heartbeat: u16,
-}
-
-/// What is asked of whoever knows the users.
-pub(crate) trait Gatekeeper {
-    /// Whether these are the credentials of a user who may connect.
-    fn admits(&self, user: &str, password: &[u8]) -> bool;
-
-    /// Whether the user may work in this namespace; none if there is no such namespace.
-    fn may_enter(&self, user: &str, namespace: &str) -> Option<bool>;
 }
 
 /// The first method of a connection.
@@ -96,46 +111,38 @@ pub(crate) fn start() -> connection::Start {
 
 impl Handshake {
     /// Takes the client's next method on channel 0, and gives the answer.
-    pub(crate) fn take(
-        self,
-        method: Method,
-        gatekeeper: &dyn Gatekeeper,
-    ) -> Result<(Handshake, Option<Method>), Failure> {
+    pub(crate) fn take(self, method: Method) -> Result<Handshake, Failure> {
         match (self, method) {
-            (Handshake::Started, Method::ConnectionStartOk(ok)) => {
-                let client = authenticate(ok, gatekeeper)?;
-                let tune = connection::Tune {
-                    channel_max: CHANNEL_MAX,
-                    frame_max: FRAME_MAX,
-                    heartbeat: HEARTBEAT_SECONDS,
-                };
-                Ok((Handshake::Tuned(client), Some(tune.into())))
-            }
+            (Handshake::Started, Method::ConnectionStartOk(ok)) => Ok(Handshake::Claimed(credentials(ok)?)),
             (Handshake::Tuned(client), Method::ConnectionTuneOk(ok)) => {
-                Ok((Handshake::Agreed(client, agree(&ok)?), None))
+                Ok(Handshake::Agreed(client, agree(&ok)?))
             }
             (Handshake::Agreed(client, agreed), Method::ConnectionOpen(open)) => {
-                let namespace = open.virtual_host.to_string_lossy().into_owned();
-                match gatekeeper.may_enter(&client.user, &namespace) {
-                    Some(true) => {}
-                    Some(false) => {
-                        let words =
-                            format!("access to vhost '{namespace}' refused for user '{}'", client.user);
-                        return Err(Failure::new(ReplyCode::NotAllowed, words));
-                    }
-                    None => {
-                        let words = format!("vhost {namespace} not found");
-                        return Err(Failure::new(ReplyCode::NotAllowed, words));
-                    }
-                }
-                let ok = connection::OpenOk::default();
-                Ok((Handshake::Open(client, agreed, namespace), Some(ok.into())))
+                Ok(Handshake::Wanted(client, agreed, open.virtual_host.to_string_lossy().into_owned()))
             }
             (_, method) => {
                 let words = format!("unexpected method {} while the connection is opened", method.name());
                 Err(Failure::new(ReplyCode::CommandInvalid, words))
             }
         }
+    }
+}
+
+impl Credentials {
+    /// They are right: what is offered, and who it is offered to.
+    pub(crate) fn admit(self) -> (Handshake, connection::Tune) {
+        let tune =
+            connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_SECONDS };
+        (Handshake::Tuned(self.client), tune)
+    }
+
+    /// They are not.
+    pub(crate) fn refuse(&self) -> Failure {
+        let words = format!(
+            "Login was refused using authentication mechanism {}. For details see the broker logfile.",
+            self.mechanism
+        );
+        Failure::new(ReplyCode::AccessRefused, words)
     }
 }
 
@@ -161,41 +168,36 @@ fn agree(ok: &connection::TuneOk) -> Result<Agreed, Failure> {
     Ok(Agreed { channel_max, frame_max, heartbeat: ok.heartbeat })
 }
 
-fn authenticate(ok: connection::StartOk, gatekeeper: &dyn Gatekeeper) -> Result<Client, Failure> {
-    let mechanism = ok.mechanism.to_string_lossy().into_owned();
+fn credentials(ok: connection::StartOk) -> Result<Credentials, Failure> {
     let response = ok.response.expose().clone();
-    let malformed = || Failure::new(ReplyCode::SyntaxError, format!("{mechanism}: malformed response"));
-    let (user, password) = match mechanism.as_str() {
-        "PLAIN" => plain(response).ok_or_else(malformed)?,
-        "AMQPLAIN" => amqplain(response).ok_or_else(malformed)?,
+    let malformed =
+        |mechanism| Failure::new(ReplyCode::SyntaxError, format!("{mechanism}: malformed response"));
+    let (mechanism, user, password) = match &*ok.mechanism.to_string_lossy() {
+        "PLAIN" => plain(response)
+            .map(|(user, password)| ("PLAIN", user, password))
+            .ok_or_else(|| malformed("PLAIN"))?,
+        "AMQPLAIN" => {
+            let read = amqplain(response).map(|(user, password)| ("AMQPLAIN", user, password));
+            read.ok_or_else(|| malformed("AMQPLAIN"))?
+        }
         other => {
             let words = format!("unknown authentication mechanism '{other}'");
             return Err(Failure::new(ReplyCode::CommandInvalid, words));
         }
     };
-    if !gatekeeper.admits(&user, &password) {
-        let words = format!(
-            "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
-        );
-        return Err(Failure::new(ReplyCode::AccessRefused, words));
-    }
     let capability = |name: &str| {
         let capabilities = ok.client_properties.get("capabilities").and_then(Value::as_table);
         capabilities.and_then(|table| table.get(name)).and_then(Value::as_bool).unwrap_or(false)
     };
-    Ok(Client {
+    let client = Client {
         user,
+        mechanism: mechanism.to_owned(),
         takes_cancel: capability("consumer_cancel_notify"),
+        takes_blocked: capability("connection.blocked"),
         takes_refusal: capability("authentication_failure_close"),
         properties: ok.client_properties,
-    })
-}
-
-/// Whether a client that is refused reads why, by its `connection.start-ok`.
-pub(crate) fn takes_refusal(ok: &connection::StartOk) -> bool {
-    let capabilities = ok.client_properties.get("capabilities").and_then(Value::as_table);
-    let wanted = capabilities.and_then(|table| table.get("authentication_failure_close"));
-    wanted.and_then(Value::as_bool).unwrap_or(false)
+    };
+    Ok(Credentials { mechanism, password, client })
 }
 
 /// RFC 4616: authorisation identity, user and password with zero octets between them.
@@ -227,22 +229,6 @@ mod tests {
 
     use super::*;
 
-    struct Guests;
-
-    impl Gatekeeper for Guests {
-        fn admits(&self, user: &str, password: &[u8]) -> bool {
-            (user, password) == ("guest", b"guest")
-        }
-
-        fn may_enter(&self, _user: &str, namespace: &str) -> Option<bool> {
-            match namespace {
-                "/" => Some(true),
-                "secret" => Some(false),
-                _ => None,
-            }
-        }
-    }
-
     fn start_ok(mechanism: &'static str, response: &'static [u8]) -> Method {
         connection::StartOk {
             mechanism: ShortStr::from_static(mechanism),
@@ -252,30 +238,31 @@ mod tests {
         .into()
     }
 
-    fn code(result: Result<(Handshake, Option<Method>), Failure>) -> ReplyCode {
+    fn code(result: Result<Handshake, Failure>) -> ReplyCode {
         result.unwrap_err().code
     }
 
     #[test]
-    fn a_client_that_knows_its_password_gets_in() {
-        let (handshake, answer) =
-            Handshake::Started.take(start_ok("PLAIN", b"\0guest\0guest"), &Guests).unwrap();
-        assert!(matches!(answer, Some(Method::ConnectionTune(_))));
+    fn a_client_says_who_it_is_and_where_it_wants_to_work() {
+        let handshake = Handshake::Started.take(start_ok("PLAIN", b"\0guest\0secret")).unwrap();
+        let Handshake::Claimed(credentials) = handshake else { panic!("{handshake:?}") };
+        assert_eq!((credentials.client.user.as_str(), &credentials.password[..]), ("guest", &b"secret"[..]));
+        assert!(!format!("{credentials:?}").contains("secret"));
+        assert_eq!(credentials.refuse().code, ReplyCode::AccessRefused);
+        let (handshake, tune) = credentials.admit();
+        assert_eq!(tune.channel_max, CHANNEL_MAX);
         let ok = connection::TuneOk { channel_max: 0, frame_max: 0, heartbeat: 10 };
-        let (handshake, answer) = handshake.take(ok.into(), &Guests).unwrap();
-        assert_eq!(answer, None);
+        let handshake = handshake.take(ok.into()).unwrap();
         let open = connection::Open { virtual_host: ShortStr::from_static("/") };
-        let (handshake, answer) = handshake.take(open.into(), &Guests).unwrap();
-        assert!(matches!(answer, Some(Method::ConnectionOpenOk(_))));
-        let Handshake::Open(client, agreed, namespace) = handshake else { panic!("{handshake:?}") };
+        let handshake = handshake.take(open.into()).unwrap();
+        let Handshake::Wanted(client, agreed, namespace) = handshake else { panic!("{handshake:?}") };
         assert_eq!((client.user.as_str(), namespace.as_str()), ("guest", "/"));
         assert_eq!(agreed, Agreed { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: 10 });
     }
 
     #[test]
     fn what_is_wrong_has_its_own_code() {
-        let take = |method| Handshake::Started.take(method, &Guests);
-        assert_eq!(code(take(start_ok("PLAIN", b"\0guest\0wrong"))), ReplyCode::AccessRefused);
+        let take = |method| Handshake::Started.take(method);
         assert_eq!(code(take(start_ok("PLAIN", b"guest"))), ReplyCode::SyntaxError);
         assert_eq!(code(take(start_ok("AMQPLAIN", b"\xff"))), ReplyCode::SyntaxError);
         assert_eq!(code(take(start_ok("CRAM-MD5", b""))), ReplyCode::CommandInvalid);
@@ -283,13 +270,7 @@ mod tests {
         let client = Client::default;
         for (channel_max, frame_max) in [(CHANNEL_MAX + 1, 0), (0, FRAME_MAX + 1), (0, FRAME_MAX_MIN - 1)] {
             let ok = connection::TuneOk { channel_max, frame_max, heartbeat: 0 };
-            assert_eq!(code(Handshake::Tuned(client()).take(ok.into(), &Guests)), ReplyCode::NotAllowed);
-        }
-        let agreed = Agreed { channel_max: 1, frame_max: 0, heartbeat: 0 };
-        for name in ["secret", "nowhere"] {
-            let open = connection::Open { virtual_host: ShortStr::from_static(name) };
-            let result = Handshake::Agreed(client(), agreed).take(open.into(), &Guests);
-            assert_eq!(code(result), ReplyCode::NotAllowed);
+            assert_eq!(code(Handshake::Tuned(client()).take(ok.into())), ReplyCode::NotAllowed);
         }
     }
 }

@@ -5,7 +5,8 @@
 //! * `connection`: reads frames, carries methods out, sends what comes of them.
 //! * `channel`: what one channel has delivered, published and not been told of.
 //! * `outbox`: the task that writes.
-//! * `message`: how a message is a record and comes back.
+//!
+//! How a message is a record and comes back is in `weir-amqp-message`.
 //!
 //! What is deliberately absent: files, Raft, and other fronts.
 
@@ -14,8 +15,7 @@ mod connection;
 mod errors;
 mod front;
 mod handshake;
-mod message;
 mod outbox;
-mod values;
+mod replies;
 
 pub use front::{AmqpFront, AmqpFrontOptions};

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
+use weir_broker::sessions::SessionCounters;
 
 /// Bytes that wait for a peer. Beyond them nothing is delivered, and nothing read, until it has taken some.
 const UNSENT_BYTES_MAX: usize = 4 << 20;
@@ -21,6 +22,7 @@ struct Shared {
     gone: AtomicBool,
     /// There is room again, or the peer is gone.
     changed: Notify,
+    counters: Arc<SessionCounters>,
 }
 
 /// The near end. The far end is a task.
@@ -31,12 +33,16 @@ pub(crate) struct Outbox {
 }
 
 /// Both ends; the far one is to be spawned, and ends when the near one is dropped and everything is written.
-pub(crate) fn outbox<W: AsyncWrite + Unpin>(write: W) -> (Outbox, impl Future<Output = ()>) {
+pub(crate) fn outbox<W: AsyncWrite + Unpin>(
+    write: W,
+    counters: Arc<SessionCounters>,
+) -> (Outbox, impl Future<Output = ()>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         unsent: AtomicUsize::new(0),
         gone: AtomicBool::new(false),
         changed: Notify::new(),
+        counters,
     });
     let writing = write_all(write, receiver, Arc::clone(&shared));
     (Outbox { sender, shared }, writing)
@@ -109,6 +115,7 @@ async fn write_chunks<W: AsyncWrite + Unpin>(
                 first += 1;
             }
         }
+        shared.counters.sent(written);
         let before = shared.unsent.fetch_sub(written, Ordering::AcqRel);
         if before > UNSENT_BYTES_MAX && before - written <= UNSENT_BYTES_MAX {
             shared.changed.notify_one();

@@ -73,7 +73,7 @@ impl Broker {
                 config: create.config,
                 created_at: NO_TIME,
             };
-            return Ok(Arc::new(Topic { meta: Arc::new(meta), settings: Arc::new(settings) }));
+            return Ok(Arc::new(Topic { meta: Arc::new(meta), settings: Arc::new(settings), queue: None }));
         }
         let command = Command::CreateTopic {
             name: create.name,

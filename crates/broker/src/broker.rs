@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -14,17 +15,20 @@ use weir_cluster::{Clock, Node, ShardHandle};
 use weir_model::queue::is_hidden;
 use weir_model::{ShardId, TopicId};
 
+use crate::access::Gate;
 use crate::admin::Flights;
 use crate::errors::{LookupError, Unavailable};
 use crate::groups::Groups;
 use crate::ids::IdSource;
 use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
+use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
 use crate::parking::Lots;
 use crate::producers::ProducerIds;
 use crate::queues::Queues;
 use crate::read::PartitionRef;
+use crate::sessions::Sessions;
 use crate::topics::{Topic, TopicCache};
 
 /// What a front may ask for. Held as an `Arc` by every front.
@@ -33,12 +37,16 @@ pub struct Broker {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: BrokerOptions,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) gate: Gate,
     pub(crate) topics: TopicCache,
     pub(crate) ids: IdSource,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
     pub(crate) lots: Lots,
+    pub(crate) sessions: Sessions,
+    /// Where this node listens.
+    pub(crate) listeners: Mutex<Vec<ListenerInfo>>,
     /// Topics that are being created because somebody used them.
     pub(crate) flights: Flights,
     /// Partitions that were placed, by shard, since the catalog was last counted.
@@ -85,15 +93,20 @@ impl Broker {
         options.check()?;
         node.ready().await.map_err(Unavailable::from)?;
         let metrics = Metrics::new();
+        let ids = IdSource::new(options.seed);
+        let gate = Gate::new(options.access.clone(), ids.secret());
         let broker = Arc::new_cyclic(|myself| Broker {
             myself: myself.clone(),
             unfinished: Notify::new(),
             topics: TopicCache::new(options.defaults.clone()),
-            ids: IdSource::new(options.seed),
+            gate,
+            ids,
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
             queues: Queues::default(),
             lots: Lots::default(),
+            sessions: Sessions::default(),
+            listeners: Mutex::default(),
             flights: Flights::default(),
             loads: Mutex::default(),
             alterations: tokio::sync::Mutex::default(),
@@ -163,6 +176,17 @@ impl Broker {
         self.clock.now_ms()
     }
 
+    /// How long the broker has been running.
+    pub fn uptime(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether records are refused at present because the disk is nearly full.
+    pub fn is_disk_full(&self) -> bool {
+        let shards = self.node.data_shards();
+        shards.into_iter().filter_map(|shard| self.node.shard(shard)).any(ShardHandle::is_disk_full)
+    }
+
     /// What an operator has set.
     pub fn options(&self) -> &BrokerOptions {
         &self.options
@@ -223,16 +247,22 @@ impl Broker {
         }
     }
 
+    /// Whether the disk has room for more records. A front that can hold its publishers back does so where it has none.
+    pub fn has_disk_space(&self) -> bool {
+        self.node.has_disk_space()
+    }
+
     /// The topic of this name.
     pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic(name).filter(|_| !is_hidden(name)).map(|meta| self.topics.get(meta))
+        catalog.topic(name).filter(|_| !is_hidden(name)).map(|meta| self.topics.get(&catalog, meta))
     }
 
     /// The topic of this id.
     pub fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic_by_id(id).filter(|meta| !is_hidden(&meta.name)).map(|meta| self.topics.get(meta))
+        let found = catalog.topic_by_id(id).filter(|meta| !is_hidden(&meta.name));
+        found.map(|meta| self.topics.get(&catalog, meta))
     }
 
     /// All topics in the order of their names, but the broker's own.
@@ -245,7 +275,8 @@ impl Broker {
     /// All topics in the order of their names, and the broker's own, of which clients must not hear.
     pub fn topics_with_hidden(&self) -> Vec<Arc<Topic>> {
         let Ok(meta) = self.meta() else { return Vec::new() };
-        meta.view().catalog().topics().iter().map(|meta| self.topics.get(meta)).collect()
+        let catalog = meta.view().catalog();
+        catalog.topics().iter().map(|meta| self.topics.get(&catalog, meta)).collect()
     }
 
     /// A partition of a topic. Being led by another node is no error here: asking the partition is.

@@ -123,6 +123,9 @@ pub enum PublishError {
         /// What came.
         got: i16,
     },
+    /// A queue has no room for it, and refuses what it has no room for.
+    #[error("the queue '{0}' is full")]
+    QueueFull(String),
     /// The shard refused it for a reason that no other variant names, such as a bound.
     #[error("{0}")]
     Refused(String),

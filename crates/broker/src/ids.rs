@@ -27,6 +27,13 @@ impl IdSource {
         bytes
     }
 
+    /// A secret of this process.
+    pub(crate) fn secret(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        self.random.lock().fill_bytes(&mut bytes);
+        bytes
+    }
+
     /// A topic's identity: a version 4 UUID.
     pub(crate) fn topic_id(&self) -> TopicId {
         TopicId(self.uuid().into_bytes())

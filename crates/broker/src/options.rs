@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use weir_access::AccessOptions;
 use weir_model::settings::PartitionSettings;
 use weir_shard::limits::{MEMBERS_PER_GROUP_MAX, OFFSET_METADATA_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX};
 
@@ -90,6 +91,8 @@ pub struct BrokerOptions {
     pub offsets_retention_check_interval_ms: u64,
     /// Bounds and times of groups.
     pub groups: GroupOptions,
+    /// What this node holds against some users.
+    pub access: AccessOptions,
     /// Seed of topic ids and member ids. Random in production, fixed in the simulator.
     pub seed: [u8; 32],
 }
@@ -107,6 +110,7 @@ impl BrokerOptions {
             offsets_retention_ms: 7 * 24 * 3600 * 1000,
             offsets_retention_check_interval_ms: 600_000,
             groups: GroupOptions::default(),
+            access: AccessOptions::default(),
             seed,
         }
     }

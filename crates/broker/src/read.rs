@@ -125,6 +125,11 @@ impl PartitionRef {
         ready(&self.handle)
     }
 
+    /// Where to read what is not in memory.
+    pub(crate) fn blocking(&self) -> Blocking {
+        self.blocking
+    }
+
     /// Identity of the partition.
     pub fn id(&self) -> PartitionId {
         self.meta.id

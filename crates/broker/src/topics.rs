@@ -6,8 +6,11 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use weir_model::TopicId;
 use weir_model::command::TopicMeta;
+use weir_model::queue::{QueueMeta, split_name};
 use weir_model::settings::PartitionSettings;
 use weir_shard::Catalog;
+
+use crate::topology::{InvalidArgument, QueueArguments};
 
 /// A topic. A snapshot: one that is altered later is another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,17 @@ pub struct Topic {
     pub meta: Arc<TopicMeta>,
     /// Its effective settings: its overrides over the broker's defaults.
     pub settings: Arc<PartitionSettings>,
+    /// What makes it a queue, if it is one.
+    pub queue: Option<Arc<QueueFacts>>,
+}
+
+/// What makes a topic a queue.
+#[derive(Debug, PartialEq, Eq)]
+pub struct QueueFacts {
+    /// As the meta shard knows it.
+    pub meta: Arc<QueueMeta>,
+    /// What its arguments say. They were checked when it was declared; another binary may have done that.
+    pub arguments: Result<QueueArguments, InvalidArgument>,
 }
 
 impl Topic {
@@ -52,15 +66,20 @@ impl TopicCache {
         TopicCache { defaults, topics: RwLock::default() }
     }
 
-    /// The topic of a catalog entry.
-    pub fn get(&self, meta: &Arc<TopicMeta>) -> Arc<Topic> {
+    /// The topic of an entry of the catalog.
+    pub fn get(&self, catalog: &Catalog, meta: &Arc<TopicMeta>) -> Arc<Topic> {
         if let Some(topic) = self.topics.read().get(&meta.id)
             && Arc::ptr_eq(&topic.meta, meta)
         {
             return topic.clone();
         }
         let settings = Arc::new(effective(&self.defaults, meta));
-        let topic = Arc::new(Topic { meta: meta.clone(), settings });
+        let queue = catalog.queue(meta.id).map(|queue| {
+            let (namespace, name) = split_name(&meta.name);
+            let arguments = QueueArguments::read(namespace, name, queue.kind, &queue.arguments);
+            Arc::new(QueueFacts { meta: queue.clone(), arguments })
+        });
+        let topic = Arc::new(Topic { meta: meta.clone(), settings, queue });
         self.topics.write().insert(meta.id, topic.clone());
         topic
     }

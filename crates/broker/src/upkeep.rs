@@ -1,10 +1,13 @@
 //! Recurring work: retention of records, and expiry of committed offsets. A shard's leader looks and
 //! proposes; nothing is deleted here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_model::{ShardId, SubscriptionId};
+use weir_model::command::TopicMeta;
+use weir_model::queue::QueueKind;
+use weir_model::{PartitionId, ShardId, SubscriptionId};
 
 use crate::broker::Broker;
 use crate::errors::AdminError;
@@ -29,6 +32,7 @@ impl Broker {
         if !handle.leadership().ready {
             return Ok(());
         }
+        let queues = self.partitions_of_queues()?;
         for partition in handle.view().partitions() {
             let next_offset = partition.next_offset();
             // What a queue has not settled stays, whatever its age.
@@ -39,6 +43,8 @@ impl Broker {
             let start = log_start_wanted(&segments, &partition.settings(), next_offset, now);
             let start = match (start, held) {
                 (Some(start), Some(head)) => whole_segments_below(&segments, start.min(head), next_offset),
+                // A queue that was only just declared: nothing of it is settled.
+                (_, None) if queues.contains(&partition.id()) => None,
                 (start, _) => start,
             };
             if let Some(start) = start {
@@ -46,6 +52,21 @@ impl Broker {
             }
         }
         Ok(())
+    }
+
+    /// The partitions whose records stay until they are settled.
+    fn partitions_of_queues(&self) -> Result<BTreeSet<PartitionId>, AdminError> {
+        let catalog = self.meta()?.view().catalog();
+        let is_settled = |topic: &&Arc<TopicMeta>| {
+            catalog.queue(topic.id).is_some_and(|queue| queue.kind != QueueKind::Stream)
+        };
+        let topics = catalog.topics();
+        Ok(topics
+            .iter()
+            .filter(is_settled)
+            .flat_map(|topic| &topic.partitions)
+            .map(|partition| partition.id)
+            .collect())
     }
 
     /// Looks at every group again and again for positions that have expired.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use support::World;
 use weir_broker::AdminError;
 use weir_broker::queues::{
-    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef, SubscribeError,
+    ConsumerId, GetError, Limits, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef,
+    SubscribeError,
 };
 use weir_dispatch::NewConsumer;
 use weir_model::subscription::Disposition;
@@ -174,7 +175,8 @@ async fn records_expire_by_the_clock_and_the_first_go_where_there_are_too_many()
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(queue.get(world.broker().new_owner(), true).await.unwrap(), None);
 
-    let options = QueueOptions { records_max: Some(2), ..QueueOptions::default() };
+    let options =
+        QueueOptions { limits: Limits { records: Some(2), ..Limits::default() }, ..QueueOptions::default() };
     world.publish_values("max", 0, &["a", "b", "c", "d", "e"]).await;
     let queue = queue_with(&world, "max", options).await;
     assert_eq!(queue.figures().await.unwrap().ready, 2);

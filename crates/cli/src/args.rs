@@ -13,6 +13,7 @@ use crate::admin::groups::GroupCommand;
 use crate::admin::logs::LogCommand;
 use crate::admin::queues::QueueCommand;
 use crate::admin::topics::TopicCommand;
+use crate::admin::users::UserCommand;
 use crate::config::keys::{COARSER_KEYS, KEYS, Key, Kind};
 use crate::config::sources;
 use crate::config_verbs::ConfigCommand;
@@ -47,6 +48,9 @@ enum Command {
     /// Consumer groups and their positions.
     #[command(subcommand)]
     Group(GroupCommand),
+    /// Users and what they may do.
+    #[command(subcommand)]
+    User(UserCommand),
     /// Send lines from standard input as records.
     Produce(ProduceArgs),
     /// Print records.
@@ -98,6 +102,7 @@ impl Command {
             Command::Topic(command) => command.run(),
             Command::Queue(command) => command.run(),
             Command::Group(command) => command.run(),
+            Command::User(command) => command.run(),
             Command::Produce(args) => args.run(),
             Command::Consume(args) => args.run(),
             Command::Bench(command) => command.run(),

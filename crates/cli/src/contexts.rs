@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::config::error::nearest;
+use crate::credentials::{CredentialArgs, Credentials};
 use crate::exit::Failure;
 use crate::output::{self, OutputArgs, Table};
 
@@ -27,6 +28,11 @@ struct Context {
     server: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bootstrap: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// A file with the user's password: passwords themselves are not kept here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -55,6 +61,8 @@ pub struct ServerArgs {
     server: Option<String>,
     #[command(flatten)]
     context: ContextArgs,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 /// Where the Kafka listener is.
@@ -65,6 +73,8 @@ pub struct BootstrapArgs {
     bootstrap: Option<String>,
     #[command(flatten)]
     context: ContextArgs,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 impl ServerArgs {
@@ -75,6 +85,12 @@ impl ServerArgs {
             None => Ok(self.context.resolve()?.server.unwrap_or_else(|| SERVER.to_owned())),
         }
     }
+
+    /// As whom to ask. A context's user is for that context's server, and for no other that is named instead.
+    pub fn credentials(&self) -> Result<Option<Credentials>, Failure> {
+        let context = if self.server.is_some() { Context::default() } else { self.context.resolve()? };
+        self.credentials.resolve(context.user, context.password_file.as_deref())
+    }
 }
 
 impl BootstrapArgs {
@@ -84,6 +100,12 @@ impl BootstrapArgs {
             Some(bootstrap) => Ok(bootstrap.clone()),
             None => Ok(self.context.resolve()?.bootstrap.unwrap_or_else(|| BOOTSTRAP.to_owned())),
         }
+    }
+
+    /// As whom to connect; see [`ServerArgs::credentials`].
+    pub fn credentials(&self) -> Result<Option<Credentials>, Failure> {
+        let context = if self.bootstrap.is_some() { Context::default() } else { self.context.resolve()? };
+        self.credentials.resolve(context.user, context.password_file.as_deref())
     }
 }
 
@@ -114,6 +136,12 @@ pub enum ContextCommand {
         /// Kafka listeners.
         #[arg(long, value_name = "HOST:PORT,...")]
         bootstrap: Option<String>,
+        /// As whom to ask and connect.
+        #[arg(long, value_name = "NAME")]
+        user: Option<String>,
+        /// A file whose first line is the user's password.
+        #[arg(long, value_name = "FILE")]
+        password_file: Option<PathBuf>,
     },
     /// Use a context from here on.
     Use {
@@ -133,6 +161,7 @@ struct Row<'a> {
     current: bool,
     server: &'a str,
     bootstrap: &'a str,
+    user: &'a str,
 }
 
 impl ContextCommand {
@@ -141,13 +170,16 @@ impl ContextCommand {
         let mut contexts = Contexts::load()?;
         match self {
             ContextCommand::List { output } => return contexts.list(output),
-            ContextCommand::Set { name, server, bootstrap } => {
-                if server.is_none() && bootstrap.is_none() {
-                    return Err(Failure::Usage("give --server, --bootstrap or both".into()));
+            ContextCommand::Set { name, server, bootstrap, user, password_file } => {
+                if server.is_none() && bootstrap.is_none() && user.is_none() && password_file.is_none() {
+                    let why = "give at least one of --server, --bootstrap, --user and --password-file";
+                    return Err(Failure::Usage(why.into()));
                 }
                 let context = contexts.contexts.entry(name.clone()).or_default();
                 context.server = server.or(context.server.take());
                 context.bootstrap = bootstrap.or(context.bootstrap.take());
+                context.user = user.or(context.user.take());
+                context.password_file = password_file.or(context.password_file.take());
                 contexts.current.get_or_insert(name);
             }
             ContextCommand::Use { name } => {
@@ -226,13 +258,14 @@ impl Contexts {
                 current: self.current.as_ref() == Some(name),
                 server: context.server.as_deref().unwrap_or(SERVER),
                 bootstrap: context.bootstrap.as_deref().unwrap_or(BOOTSTRAP),
+                user: context.user.as_deref().unwrap_or_default(),
             })
             .collect();
         output::print(output.output, &rows, |rows| {
-            let mut table = Table::new(&["", "name", "server", "bootstrap"]);
+            let mut table = Table::new(&["", "name", "server", "bootstrap", "user"]);
             for row in rows {
                 let mark = if row.current { "*" } else { "" };
-                table.row([mark, row.name, row.server, row.bootstrap].map(str::to_owned));
+                table.row([mark, row.name, row.server, row.bootstrap, row.user].map(str::to_owned));
             }
             table
         })

@@ -12,6 +12,7 @@ mod args;
 pub mod config;
 mod config_verbs;
 mod contexts;
+mod credentials;
 mod exit;
 mod log_files;
 mod output;

@@ -23,6 +23,7 @@ use weir_kafka_wire::{
 
 use crate::error::ClientError;
 use crate::options::{Address, ClientOptions};
+use crate::sasl;
 
 /// Requests that may be handed over before the first of them is written.
 const OUTGOING_MAX: usize = 64;
@@ -158,8 +159,12 @@ impl Connection {
             tasks: [writer, reader],
         };
         connection.versions = connection.ask_versions().await?;
+        let connection = Arc::new(connection);
+        if let Some(credentials) = &options.credentials {
+            sasl::authenticate(&connection, credentials).await?;
+        }
         tracing::debug!(%address, "connected");
-        Ok(Arc::new(connection))
+        Ok(connection)
     }
 
     /// Where it leads.

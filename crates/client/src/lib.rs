@@ -40,11 +40,12 @@ mod network;
 mod options;
 mod producer;
 mod retry;
+mod sasl;
 
 pub use client::Client;
 pub use consumer::{ConsumedRecord, Consumer, ConsumerBuilder, ConsumerOptions, StartAt};
 pub use error::ClientError;
-pub use options::{Address, ClientOptions};
+pub use options::{Address, ClientOptions, Credentials};
 pub use producer::{Acks, Delivered, Delivery, Producer, ProducerBuilder, ProducerOptions, Record};
 pub use weir_kafka_wire::ErrorCode;
 pub use weir_model::batch::{Compression, Header};

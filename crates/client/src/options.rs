@@ -30,6 +30,22 @@ impl fmt::Display for Address {
     }
 }
 
+/// Who the client is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user's name.
+    pub user: String,
+    /// Its password. It is sent as it is: over a network that others can read, use it only behind TLS.
+    pub password: String,
+}
+
+impl fmt::Debug for Credentials {
+    /// Leaves out the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
 /// How a client connects and how patient it is.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
@@ -37,6 +53,8 @@ pub struct ClientOptions {
     pub bootstrap: Vec<Address>,
     /// What the client calls itself, shown in the broker's listings.
     pub client_id: String,
+    /// Who it is (SASL PLAIN); none if it does not say so.
+    pub credentials: Option<Credentials>,
     /// How long a connection may take to come about.
     pub connect_timeout: Duration,
     /// How long an answer may take.
@@ -74,6 +92,7 @@ impl ClientOptions {
         let mut options = ClientOptions {
             bootstrap,
             client_id: ClientOptions::CLIENT_ID.into(),
+            credentials: None,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             retry_timeout: Duration::from_secs(120),

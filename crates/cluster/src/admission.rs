@@ -26,6 +26,9 @@ const SMALL_BYTES_MAX: usize = 16 << 20;
 /// How often whoever waits for the journal looks whether the node is shutting down.
 const JOURNAL_WAIT_STEP: Duration = Duration::from_millis(100);
 
+/// Free bytes, beside those that are promised, from which on whoever can wait with records should.
+const ROOM_AHEAD_BYTES: u64 = 32 << 20;
+
 /// Every byte is written to the journal and to a segment.
 const WRITTEN_TIMES: u64 = 2;
 
@@ -72,6 +75,13 @@ impl DiskSpace {
     /// Whether records are refused because there is no room for them.
     pub(crate) fn is_refusing(&self) -> bool {
         self.refusing.load(Ordering::Acquire)
+    }
+
+    /// Whether records would be let in, also the next few.
+    pub(crate) fn has_room(&self) -> bool {
+        let on_their_way = self.promised.load(Ordering::Acquire) + self.written.load(Ordering::Acquire);
+        let needed = self.reserve.saturating_add(on_their_way).saturating_add(ROOM_AHEAD_BYTES);
+        !self.is_refusing() && needed <= self.available.load(Ordering::Acquire)
     }
 
     /// Whether what can be given back should be soon.
@@ -154,6 +164,11 @@ impl Gate {
             journal,
             unwritten: Mutex::default(),
         }
+    }
+
+    /// Whether records are refused because there is no room for them.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.disk.is_refusing()
     }
 
     /// Waits for room for an append of that many bytes.

@@ -90,6 +90,11 @@ impl ShardHandle {
         Ok(PendingQueued { queued, replica: Arc::clone(&self.replica) })
     }
 
+    /// Whether records are refused because the disk has no room for them, as of late.
+    pub fn is_disk_full(&self) -> bool {
+        self.replica.gate.is_disk_full()
+    }
+
     /// The shard's applied state.
     pub fn view(&self) -> &ShardView {
         &self.replica.view

@@ -15,6 +15,7 @@ use weir_log::disk::Disk;
 use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::{NodeId, ShardId};
 
+use crate::admission::DiskSpace;
 use crate::checkpoint::Checkpointer;
 use crate::clock::Clock;
 use crate::errors::{ProposeError, StartError};
@@ -48,6 +49,7 @@ pub struct Node {
     shards: BTreeMap<ShardId, Running>,
     journal: Arc<JournalQueue>,
     segments: Arc<SegmentQueue>,
+    space: Arc<DiskSpace>,
     status: Arc<JournalStatus>,
     stop: watch::Sender<bool>,
     workers: Mutex<Workers>,
@@ -107,6 +109,12 @@ impl Node {
     /// This node.
     pub fn node_id(&self) -> NodeId {
         self.id
+    }
+
+    /// Whether the disk has room for records beyond those that are on their way. Who can wait with more of them should,
+    /// where it has none.
+    pub fn has_disk_space(&self) -> bool {
+        self.space.has_room()
     }
 
     /// Where blocking work is done, for what is built on top.

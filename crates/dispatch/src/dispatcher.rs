@@ -59,7 +59,7 @@ impl<R: Waiting> Dispatcher<R> {
         if self.lanes.contains_key(&number) {
             return;
         }
-        let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn);
+        let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn, self.options.sized);
         for DeadRun { from, to, reason, marks } in dead {
             if self.options.dead_letters {
                 let places = (from..=to).map(|offset| Place { lane: number, offset });
@@ -71,11 +71,9 @@ impl<R: Waiting> Dispatcher<R> {
         self.lanes.insert(number, lane);
     }
 
-    /// The log of a lane has grown up to an offset.
-    pub fn appended(&mut self, lane: LaneNumber, end: Offset) {
-        if let Some(lane) = self.lanes.get_mut(&lane) {
-            lane.appended(end);
-        }
+    /// The log of a lane has grown up to an offset. By how many records that is.
+    pub fn appended(&mut self, lane: LaneNumber, end: Offset) -> u64 {
+        self.lanes.get_mut(&lane).map_or(0, |lane| lane.appended(end))
     }
 
     /// Somebody wants records from here on.
@@ -205,10 +203,32 @@ impl<R: Waiting> Dispatcher<R> {
         firsts.min()
     }
 
-    /// Takes out so many of the records that come first, of the lowest lane before all others, because there are too
-    /// many.
-    pub fn drop_first(&mut self, count: u64) {
-        for _ in 0..count {
+    /// Where records are to be sized, if they are: before they are handed out.
+    pub fn wants_sizes(&self) -> Option<Place> {
+        self.lanes
+            .iter()
+            .find_map(|(number, lane)| lane.unsized_from().map(|offset| Place { lane: *number, offset }))
+    }
+
+    /// Takes the sizes of a lane's records from where they were wanted up to `next`, rising. What is not among them is
+    /// not in the log any more. How many bytes wait more than before.
+    pub fn size(
+        &mut self,
+        lane: LaneNumber,
+        records: impl IntoIterator<Item = (Offset, u64)>,
+        next: Offset,
+    ) -> u64 {
+        self.lanes.get_mut(&lane).map_or(0, |lane| lane.size(records, next))
+    }
+
+    /// Takes out the records that come first, of the lowest lane before all others, while more than this wait.
+    pub fn drop_over(&mut self, records: Option<u64>, bytes: Option<u64>) {
+        loop {
+            let are_too_many = records.is_some_and(|max| self.ready() > max);
+            let are_too_large = bytes.is_some_and(|max| self.ready_bytes() > max);
+            if !are_too_many && !are_too_large {
+                return;
+            }
             let first = self.lanes.iter_mut().find_map(|(number, lane)| {
                 lane.drop_first().map(|(offset, marks)| (Place { lane: *number, offset }, marks))
             });
@@ -225,6 +245,11 @@ impl<R: Waiting> Dispatcher<R> {
     /// Records that wait for somebody.
     pub fn ready(&self) -> u64 {
         self.lanes.values().map(Lane::ready).sum()
+    }
+
+    /// Bytes of the records that wait, as far as they were sized.
+    pub fn ready_bytes(&self) -> u64 {
+        self.lanes.values().map(Lane::ready_bytes).sum()
     }
 
     /// Records that are with somebody.

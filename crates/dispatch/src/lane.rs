@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_model::Offset;
 use weir_model::subscription::{DeadReason, Disposition, Marks, Settlement};
 
+use crate::sizes::Sizes;
 use crate::types::{LaneChanges, LaneStart, Waiting};
 
 /// Records that came back whose content is kept for the moment until they are handed out again.
@@ -64,11 +65,22 @@ pub(crate) struct Lane<R> {
     changes: Vec<Settlement>,
     /// Neither settled nor dead nor leased.
     ready: u64,
+    sized: Option<Sized>,
+}
+
+/// What a lane knows of its records' sizes, where the bytes that wait are bounded.
+struct Sized {
+    sizes: Sizes,
+    /// Nothing from here on has been sized.
+    to: Offset,
+    /// Runs that were not ready when the leadership began, rising.
+    never_ready: VecDeque<(Offset, Offset)>,
+    ready_bytes: u64,
 }
 
 impl<R: Waiting> Lane<R> {
     /// A lane at the beginning of a leadership, and its dead records.
-    pub(crate) fn new(start: LaneStart, returns_in_turn: bool) -> (Lane<R>, Vec<DeadRun>) {
+    pub(crate) fn new(start: LaneStart, returns_in_turn: bool, sized: bool) -> (Lane<R>, Vec<DeadRun>) {
         let run_len = |from: Offset, to: Offset| (to - from + 1) as u64;
         let settled: u64 = start.settled.iter().map(|(from, to)| run_len(*from, *to)).sum();
         let mut lane = Lane {
@@ -87,7 +99,9 @@ impl<R: Waiting> Lane<R> {
             handed_out: start.handed_out,
             changes: Vec::new(),
             ready: ((start.end - start.head).max(0) as u64).saturating_sub(settled),
+            sized: None,
         };
+        let mut never_ready = start.settled.clone();
         let mut skip = start.settled;
         let mut dead = Vec::new();
         for (from, to, marks) in start.marked {
@@ -96,6 +110,7 @@ impl<R: Waiting> Lane<R> {
                 lane.ready -= run_len(from, to);
                 dead.push(DeadRun { from, to, reason, marks });
                 skip.push((from, to));
+                never_ready.push((from, to));
             } else if returns_in_turn {
                 lane.returned.insert((marks.order, from), (to, marks));
                 skip.push((from, to));
@@ -105,6 +120,11 @@ impl<R: Waiting> Lane<R> {
         }
         skip.sort_unstable();
         lane.skip = skip.into();
+        if sized {
+            never_ready.sort_unstable();
+            let (sizes, to) = (Sizes::default(), start.head);
+            lane.sized = Some(Sized { sizes, to, never_ready: never_ready.into(), ready_bytes: 0 });
+        }
         (lane, dead)
     }
 
@@ -112,16 +132,53 @@ impl<R: Waiting> Lane<R> {
         self.ready
     }
 
+    /// Bytes of records that are ready, as far as they were sized.
+    pub(crate) fn ready_bytes(&self) -> u64 {
+        self.sized.as_ref().map_or(0, |sized| sized.ready_bytes)
+    }
+
+    /// From where on records are to be sized.
+    pub(crate) fn unsized_from(&self) -> Option<Offset> {
+        self.sized.as_ref().map(|sized| sized.to).filter(|to| *to < self.end)
+    }
+
+    /// Takes the sizes of records, rising: of all that there are from where they were wanted up to `next`. None of
+    /// them has been handed out by this leader. How many bytes are ready more than before.
+    pub(crate) fn size(&mut self, records: impl IntoIterator<Item = (Offset, u64)>, next: Offset) -> u64 {
+        let Some(sized) = &mut self.sized else { return 0 };
+        let (from, next, before) = (sized.to, next.min(self.end), sized.ready_bytes);
+        for (offset, bytes) in records {
+            while sized.never_ready.front().is_some_and(|(_, to)| *to < offset) {
+                sized.never_ready.pop_front();
+            }
+            let is_ready = sized.never_ready.front().is_none_or(|(from, _)| *from > offset);
+            if (from..next).contains(&offset) && is_ready {
+                sized.sizes.push(offset, bytes);
+                sized.ready_bytes += bytes;
+            }
+        }
+        sized.to = from.max(next);
+        sized.ready_bytes - before
+    }
+
+    /// Records are not ready any more.
+    fn unready(&mut self, from: Offset, to: Offset) {
+        self.ready -= (to - from + 1).cast_unsigned();
+        if let Some(sized) = &mut self.sized {
+            sized.ready_bytes = sized.ready_bytes.saturating_sub(sized.sizes.sum(from, to));
+        }
+    }
+
     pub(crate) fn end(&self) -> Offset {
         self.end
     }
 
-    /// The log has grown.
-    pub(crate) fn appended(&mut self, end: Offset) {
-        if end > self.end {
-            self.ready += (end - self.end) as u64;
-            self.end = end;
-        }
+    /// The log has grown. By how many records.
+    pub(crate) fn appended(&mut self, end: Offset) -> u64 {
+        let grown = end.saturating_sub(self.end).max(0).cast_unsigned();
+        self.ready += grown;
+        self.end = self.end.max(end);
+        grown
     }
 
     /// What is handed out next.
@@ -177,7 +234,7 @@ impl<R: Waiting> Lane<R> {
                 Some((first, last)) if first <= at => at = last + 1,
                 next => {
                     let end = next.map_or(to, |(first, _)| to.min(first - 1));
-                    self.ready -= (end - at + 1) as u64;
+                    self.unready(at, end);
                     self.settle(at, end, Disposition::Accept);
                     at = end + 1;
                 }
@@ -199,7 +256,7 @@ impl<R: Waiting> Lane<R> {
                     && *from == offset
                 {
                     self.pop_returned();
-                    self.ready -= 1;
+                    self.unready(offset, offset);
                     self.settle(offset, offset, Disposition::Accept);
                 }
             }
@@ -219,12 +276,12 @@ impl<R: Waiting> Lane<R> {
         if let Some((_, from)) = self.returned.keys().next().copied() {
             let record = self.at_hand.remove(&from)?;
             let marks = self.pop_returned()?;
-            self.ready -= 1;
+            self.unready(from, from);
             return Some(Taken { record, marks, redelivered: true });
         }
         let (offset, record) = self.window.pop_front()?;
         self.window_bytes -= record.bytes();
-        self.ready -= 1;
+        self.unready(offset, offset);
         self.handed_out = self.handed_out.max(offset + 1);
         let marks = self.past_of(offset);
         let redelivered = marks.is_some() || offset < self.handed_out_before;
@@ -238,7 +295,7 @@ impl<R: Waiting> Lane<R> {
             Next::Nothing => return None,
             Next::Ready(offset) | Next::Absent(offset) | Next::Unread(offset) => offset,
         };
-        self.ready -= 1;
+        self.unready(offset, offset);
         self.at_hand.remove(&offset);
         if let Some(marks) = self.pop_returned() {
             return Some((offset, marks));
@@ -252,6 +309,9 @@ impl<R: Waiting> Lane<R> {
 
     /// Notes what becomes of a run of records, none of which is ready.
     pub(crate) fn settle(&mut self, from: Offset, to: Offset, disposition: Disposition) {
+        if let (Some(sized), Disposition::Accept) = (&mut self.sized, disposition) {
+            sized.sizes.forget(from, to);
+        }
         match self.changes.last_mut() {
             // What is given back together stays together: the order among returns is that of these runs.
             Some(last) if last.to + 1 == from && last.disposition == disposition => last.to = to,
@@ -263,7 +323,10 @@ impl<R: Waiting> Lane<R> {
     pub(crate) fn give_back(&mut self, from: Offset, to: Offset, marks: Marks) {
         let key = if self.returns_in_turn { marks.order } else { 0 };
         self.returned.insert((key, from), (to, marks));
-        self.ready += (to - from + 1) as u64;
+        self.ready += (to - from + 1).cast_unsigned();
+        if let Some(sized) = &mut self.sized {
+            sized.ready_bytes += sized.sizes.sum(from, to);
+        }
     }
 
     /// The order number of the next release.
@@ -297,6 +360,9 @@ impl<R: Waiting> Lane<R> {
         self.past.clear();
         (self.window_bytes, self.ready) = (0, 0);
         self.unread = self.end;
+        if let Some(sized) = &mut self.sized {
+            (sized.ready_bytes, sized.to) = (0, self.end);
+        }
         purged
     }
 

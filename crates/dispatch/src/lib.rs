@@ -11,6 +11,7 @@
 mod consumers;
 mod dispatcher;
 mod lane;
+mod sizes;
 mod types;
 
 pub use consumers::Gate;

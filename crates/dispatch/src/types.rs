@@ -52,6 +52,8 @@ pub struct Options {
     pub dead_letters: bool,
     /// Records leased at a time, over all consumers. It also bounds what can come back.
     pub leased_max: usize,
+    /// Records are sized, so that it is known how many bytes wait. See [`crate::Dispatcher::wants_sizes`].
+    pub sized: bool,
     /// Bytes of records that are read ahead.
     pub window_bytes: usize,
     /// Records that are read ahead.
@@ -66,6 +68,7 @@ impl Default for Options {
             single_active: false,
             dead_letters: false,
             leased_max: 1_000_000,
+            sized: false,
             window_bytes: 1 << 20,
             window_records: 4_096,
         }

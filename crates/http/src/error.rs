@@ -1,12 +1,13 @@
 //! Errors for programs and people: a word that does not change, a sentence, and what to do.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_broker::queues::{GetError, QueueGone, RedriveError};
 use weir_broker::topology::TopologyError;
-use weir_broker::{AdminError, GroupError, LookupError, PublishError, ReadError, Unavailable};
+use weir_broker::{AccessError, AdminError, GroupError, LookupError, PublishError, ReadError, Unavailable};
+use weir_model::command::Refusal;
 
 /// Why a request was refused.
 #[derive(Debug)]
@@ -40,13 +41,13 @@ impl ApiError {
     }
 
     pub(crate) fn no_such_path() -> ApiError {
-        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, queues, topics";
+        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, namespaces, queues, topics, users";
         ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path", remedy)
     }
 
     pub(crate) fn no_such_method() -> ApiError {
         let message = "this path does not take this method";
-        let remedy = "GET reads, POST creates or acts, PATCH alters, DELETE deletes";
+        let remedy = "GET reads, POST creates or acts, PUT sets, PATCH alters, DELETE deletes";
         ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "no_such_method", message, remedy)
     }
 
@@ -54,6 +55,27 @@ impl ApiError {
         let message = "a page of another site may not change anything here";
         let remedy = "use the command line, or a client that is not a browser";
         ApiError::new(StatusCode::FORBIDDEN, "other_site", message, remedy)
+    }
+
+    pub(crate) fn no_credentials() -> ApiError {
+        let message = "users were created here, so that everybody has to say who they are";
+        let remedy =
+            "send a user's name and password as Basic authentication; `weir` takes --user and WEIR_PASSWORD";
+        ApiError::new(StatusCode::UNAUTHORIZED, "not_authenticated", message, remedy)
+    }
+
+    pub(crate) fn wrong_credentials() -> ApiError {
+        let message = "the name and the password are not those of a user who may connect from there";
+        ApiError::new(StatusCode::UNAUTHORIZED, "wrong_credentials", message, "the node's log says more")
+    }
+
+    pub(crate) fn not_allowed(user: &str, tag: &str) -> ApiError {
+        let message = format!("user '{user}' has not the tag '{tag}', which this needs");
+        ApiError::new(StatusCode::FORBIDDEN, "not_allowed", message, "ask an administrator for it")
+    }
+
+    pub(crate) fn unknown_user(name: &str) -> ApiError {
+        AccessError::Refused(Refusal::UnknownUser(name.to_owned())).into()
     }
 
     pub(crate) fn unknown_topic(name: &str) -> ApiError {
@@ -79,7 +101,43 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        let asks = self.status == StatusCode::UNAUTHORIZED;
+        let mut response = (self.status, Json(self.body)).into_response();
+        if asks {
+            let basic = HeaderValue::from_static("Basic realm=\"weir\", charset=\"UTF-8\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
+        }
+        response
+    }
+}
+
+impl From<AccessError> for ApiError {
+    fn from(error: AccessError) -> ApiError {
+        let refusal = match error {
+            AccessError::Unacceptable(why) => {
+                return ApiError::bad_request(why.to_string(), "change what is said there");
+            }
+            AccessError::Admin(error) => return error.into(),
+            AccessError::Refused(refusal) => refusal,
+        };
+        let conflict = StatusCode::CONFLICT;
+        let (status, word, remedy) = match &refusal {
+            Refusal::UnknownUser(_) => {
+                (StatusCode::NOT_FOUND, "unknown_user", "GET /api/v1/users lists the users")
+            }
+            Refusal::UserExists(_) => {
+                (conflict, "user_exists", "choose another name, or change the one that is there")
+            }
+            Refusal::LastAdministrator(_) => {
+                (conflict, "last_administrator", "create another user with the tag 'administrator' first")
+            }
+            Refusal::UnknownNamespace(_) => {
+                (StatusCode::NOT_FOUND, "unknown_namespace", "GET /api/v1/namespaces lists the namespaces")
+            }
+            Refusal::NamespaceExists(_) => (conflict, "namespace_exists", "choose another name"),
+            _ => (conflict, "in_use", "the default namespace stays; for others try again"),
+        };
+        ApiError::new(status, word, refusal.to_string(), remedy)
     }
 }
 

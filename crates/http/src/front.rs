@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderValue, Method, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::net::TcpListener;
 use weir_broker::Broker;
+use weir_http_server::{HttpServer, ServerOptions, refuse_other_sites};
+use weir_socket::Listener;
 
+use crate::access;
 use crate::api;
 use crate::error::ApiError;
 use crate::health;
-use crate::limits::LimitedListener;
 
 /// How the front behaves.
 #[derive(Clone, Debug)]
@@ -36,13 +36,9 @@ pub struct HttpOptions {
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        HttpOptions {
-            body_bytes_max: 1 << 20,
-            connections_max: 1_000,
-            idle: Duration::from_secs(120),
-            drain: Duration::from_secs(10),
-            config: serde_json::Value::Null,
-        }
+        let ServerOptions { connections_max, idle, drain } = ServerOptions::default();
+        let config = serde_json::Value::Null;
+        HttpOptions { body_bytes_max: 1 << 20, connections_max, idle, drain, config }
     }
 }
 
@@ -56,48 +52,33 @@ pub(crate) struct Front {
 /// The HTTP front, listening.
 #[derive(Debug)]
 pub struct HttpFront {
-    listener: TcpListener,
-    local_addr: SocketAddr,
+    server: HttpServer,
     front: Arc<Front>,
-    options: HttpOptions,
+    body_bytes_max: usize,
 }
 
 impl HttpFront {
-    /// Opens the listener. Port 0 takes a free one; see [`HttpFront::local_addr`].
+    /// Opens a listener for TCP. Port 0 takes a free one; see [`HttpFront::local_addr`].
     pub async fn bind(addr: SocketAddr, broker: Arc<Broker>, options: HttpOptions) -> io::Result<HttpFront> {
-        let listener = TcpListener::bind(addr).await?;
-        let local_addr = listener.local_addr()?;
-        let front = Arc::new(Front { broker, config: options.config.clone() });
-        Ok(HttpFront { listener, local_addr, front, options })
+        Ok(HttpFront::on(Listener::bind(addr, None).await?, broker, options))
+    }
+
+    /// The front on a listener that is open.
+    pub fn on(listener: Listener, broker: Arc<Broker>, options: HttpOptions) -> HttpFront {
+        let HttpOptions { body_bytes_max, connections_max, idle, drain, config } = options;
+        let server = HttpServer::on(listener, ServerOptions { connections_max, idle, drain });
+        HttpFront { server, front: Arc::new(Front { broker, config }), body_bytes_max }
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.server.local_addr()
     }
 
     /// Serves until `shutdown` resolves, then accepts nothing more, finishes what is under way, and returns;
     /// at the latest after [`HttpOptions::drain`].
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send + 'static) {
-        let router = router(self.front, self.options.body_bytes_max);
-        let listener = LimitedListener::new(self.listener, self.options.connections_max, self.options.idle);
-        let (stopping, stopped) = tokio::sync::oneshot::channel();
-        let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
-            shutdown.await;
-            // The receiver lives as long as this future is polled.
-            let _ = stopping.send(());
-        });
-        let deadline = async {
-            // An error would mean that the sender was dropped unsent, which is a stop as well.
-            let _ = stopped.await;
-            tokio::time::sleep(self.options.drain).await;
-        };
-        tokio::select! {
-            served = async { serving.await } => if let Err(error) = served {
-                tracing::error!(%error, "the HTTP listener ended");
-            },
-            () = deadline => tracing::warn!("HTTP connections did not finish in time and are cut"),
-        }
+        self.server.serve(router(self.front, self.body_bytes_max), shutdown).await;
     }
 }
 
@@ -109,23 +90,11 @@ pub(crate) fn router(front: Arc<Front>, body_bytes_max: usize) -> Router {
         .nest("/api/v1", api::routes())
         .fallback(async || ApiError::no_such_path())
         .method_not_allowed_fallback(async || ApiError::no_such_method())
-        .layer(middleware::from_fn(refuse_other_sites))
+        .layer(middleware::from_fn_with_state(front.clone(), access::guard))
+        // A browser sends the credentials that it knows by itself, or none are asked for.
+        .layer(middleware::from_fn(|request, next| {
+            refuse_other_sites(request, next, || ApiError::other_site().into_response())
+        }))
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .with_state(front)
-}
-
-/// Nobody has to authenticate here, so a page of some other site, open in the operator's browser, must not
-/// be able to act in the operator's name. Browsers say where a request comes from; other clients do not.
-async fn refuse_other_sites(request: Request, next: Next) -> Response {
-    if may_act(&request) { next.run(request).await } else { ApiError::other_site().into_response() }
-}
-
-fn may_act(request: &Request) -> bool {
-    let headers = request.headers();
-    if matches!(*request.method(), Method::GET | Method::HEAD) || !headers.contains_key(header::ORIGIN) {
-        return true;
-    }
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let origin = text(header::ORIGIN).and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-    origin.is_some() && origin == text(header::HOST)
 }

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
-use tokio::io::{AsyncReadExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use weir_broker::Piece;
@@ -36,6 +36,8 @@ const FIRST_READ_BYTES: usize = 32 << 10;
 const READ_AHEAD_BYTES: usize = 64 << 10;
 /// Answers that wait to be written. Above it no further request begins; one larger answer passes.
 const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// How long the end of a connection may take to be said.
+const GOODBYE: Duration = Duration::from_secs(1);
 /// Slices given to one vectored write.
 const WRITE_SLICES: usize = 128;
 
@@ -94,13 +96,20 @@ where
         pipeline: Pipeline::new(limits.in_flight),
         share: Share::new(memory),
         unsent: Unsent::default(),
+        unflushed: false,
         state: State::Open,
         condemned: false,
         last_moved: Instant::now(),
     };
     let mut idle = Box::pin(tokio::time::sleep(limits.idle));
     let mut drained = Box::pin(drain.cancelled_owned());
-    std::future::poll_fn(|context| connection.poll(context, idle.as_mut(), drained.as_mut())).await
+    let closed =
+        std::future::poll_fn(|context| connection.poll(context, idle.as_mut(), drained.as_mut())).await;
+    if !matches!(closed, Closed::ByPeer) {
+        // Over TLS the end of a connection is said. Whoever does not take that is gone as well.
+        let _ = tokio::time::timeout(GOODBYE, connection.stream.shutdown()).await;
+    }
+    closed
 }
 
 /// How the end of a connection comes about, in the order of what still happens.
@@ -126,6 +135,8 @@ struct Connection<S, P> {
     /// What this connection's requests take of the memory for all.
     share: Share,
     unsent: Unsent,
+    /// Something was written that the stream may still hold.
+    unflushed: bool,
     state: State,
     /// A request has been refused in a way that ends the connection once its turn comes.
     condemned: bool,
@@ -180,7 +191,9 @@ where
     fn ended(&mut self) -> Option<Closed> {
         match &mut self.state {
             State::Open => None,
-            State::Finishing(closed) if self.pipeline.is_empty() && self.unsent.is_empty() => {
+            State::Finishing(closed)
+                if self.pipeline.is_empty() && self.unsent.is_empty() && !self.unflushed =>
+            {
                 Some(std::mem::replace(closed, Closed::ByPeer))
             }
             State::Finishing(_) => None,
@@ -202,16 +215,25 @@ where
                 _ if matches!(self.state, State::PeerGone) => {}
                 Answer::Nothing => {}
                 Answer::Frame(pieces, held) => self.unsent.push(pieces, held),
+                Answer::Last(pieces, why) => {
+                    self.unsent.push(pieces, None);
+                    self.end(why);
+                    break;
+                }
                 Answer::Close(why) => {
-                    // What runs behind it is given up, as its answers could not be sent.
-                    self.pipeline = Pipeline::new(self.limits.in_flight);
-                    self.next = None;
-                    self.state = State::Finishing(Closed::Protocol(why));
+                    self.end(why);
                     break;
                 }
             }
         }
         progress
+    }
+
+    /// Sends what is to be sent, and then closes. What runs is given up, as its answers could not be sent.
+    fn end(&mut self, why: String) {
+        self.pipeline = Pipeline::new(self.limits.in_flight);
+        self.next = None;
+        self.state = State::Finishing(Closed::Protocol(why));
     }
 
     fn begin_requests(&mut self) -> bool {
@@ -242,7 +264,7 @@ where
             }
             let bytes = frame.len();
             let begun = self.protocol.begin(frame);
-            self.condemned = matches!(begun, Begun::Done(Answer::Close(_)));
+            self.condemned = matches!(begun, Begun::Done(Answer::Close(_) | Answer::Last(..)));
             self.pipeline.push(lane, bytes, begun);
             progress = true;
         }
@@ -301,6 +323,7 @@ where
     fn peer_gone(&mut self) {
         self.state = State::PeerGone;
         self.unsent = Unsent::default();
+        self.unflushed = false;
         self.pipeline.abandon_waits();
     }
 
@@ -309,8 +332,24 @@ where
         while !self.unsent.is_empty() {
             match self.unsent.poll_write(Pin::new(&mut self.stream), context) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(1..)) => progress = true,
+                Poll::Ready(Ok(1..)) => {
+                    progress = true;
+                    self.unflushed = true;
+                }
                 Poll::Ready(Ok(0) | Err(_)) => {
+                    self.peer_gone();
+                    return true;
+                }
+            }
+        }
+        if self.unflushed {
+            match Pin::new(&mut self.stream).poll_flush(context) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => {
+                    self.unflushed = false;
+                    progress = true;
+                }
+                Poll::Ready(Err(_)) => {
                     self.peer_gone();
                     return true;
                 }

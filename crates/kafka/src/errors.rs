@@ -93,7 +93,7 @@ impl From<&PublishError> for Failure {
             PublishError::UnknownPartition => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
             PublishError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
             PublishError::StaleProducerEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
-            PublishError::Refused(_) => ErrorCode::POLICY_VIOLATION,
+            PublishError::QueueFull(_) | PublishError::Refused(_) => ErrorCode::POLICY_VIOLATION,
             PublishError::Unavailable(error) => partition_unavailable(error),
         };
         Failure::of(code, error)

@@ -2,16 +2,19 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weir_broker::Broker;
+use weir_broker::sessions::{SessionAsk, SessionFacts};
 use weir_kafka_wire::ApiVersion;
+use weir_model::queue::DEFAULT_NAMESPACE;
+use weir_socket::{Listener, Stream};
 
 use crate::apis;
 use crate::budget::Budget;
@@ -99,6 +102,8 @@ pub(crate) struct Front {
     pub(crate) metrics: KafkaMetrics,
     /// The APIs that are served, as clients are told.
     pub(crate) served: Vec<ApiVersion>,
+    /// When it was said last that a client is nobody.
+    unknown_said: parking_lot::Mutex<Option<Instant>>,
     /// Set when the front stops: requests that only wait are answered then.
     pub(crate) draining: CancellationToken,
 }
@@ -106,20 +111,22 @@ pub(crate) struct Front {
 /// The Kafka front, listening.
 #[derive(Debug)]
 pub struct KafkaFront {
-    listener: TcpListener,
-    local_addr: SocketAddr,
+    listener: Listener,
     front: Arc<Front>,
 }
 
 impl KafkaFront {
-    /// Opens the listener. Port 0 takes a free one; see [`KafkaFront::local_addr`].
+    /// Opens a listener for TCP. Port 0 takes a free one; see [`KafkaFront::local_addr`].
     pub async fn bind(
         addr: SocketAddr,
         broker: Arc<Broker>,
         options: KafkaFrontOptions,
     ) -> io::Result<KafkaFront> {
-        let listener = TcpListener::bind(addr).await?;
-        let local_addr = listener.local_addr()?;
+        Ok(KafkaFront::on(Listener::bind(addr, None).await?, broker, options))
+    }
+
+    /// The front on a listener that is open.
+    pub fn on(listener: Listener, broker: Arc<Broker>, options: KafkaFrontOptions) -> KafkaFront {
         let metrics = KafkaMetrics::new(broker.metrics(), options.protocol);
         let front = Front {
             fetch_sessions: FetchSessions::new(
@@ -131,16 +138,17 @@ impl KafkaFront {
             request_memory: RequestMemory::new(options.request_memory_bytes_max),
             metrics,
             served: apis::TABLE.iter().map(|api| ApiVersion::from(api.key)).collect(),
+            unknown_said: parking_lot::Mutex::default(),
             draining: CancellationToken::new(),
             broker,
             options,
         };
-        Ok(KafkaFront { listener, local_addr, front: Arc::new(front) })
+        KafkaFront { listener, front: Arc::new(front) }
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.listener.local_addr()
     }
 
     /// Serves until `shutdown` resolves, then accepts and begins nothing more, finishes what is under
@@ -156,7 +164,7 @@ impl KafkaFront {
                 Some(ended) = connections.join_next(), if !connections.is_empty() => report_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
-                        connections.spawn(serve_tcp(self.front.clone(), stream, peer));
+                        connections.spawn(serve_accepted(self.front.clone(), stream, peer));
                     }
                     Ok((_, peer)) => refusals.note(peer, self.front.options.connections_max),
                     Err(error) => {
@@ -194,6 +202,22 @@ impl KafkaFront {
     }
 }
 
+impl Front {
+    /// Says that a client is refused everything because it did not authenticate, and what to do about it; once for many.
+    pub(crate) fn note_unknown(&self, peer: SocketAddr) {
+        let mut said_at = self.unknown_said.lock();
+        if said_at.is_none_or(|at| at.elapsed() >= REFUSALS_SAID_EVERY) {
+            *said_at = Some(Instant::now());
+            tracing::warn!(
+                %peer,
+                "a Kafka client did not authenticate, which everybody has to since users were created, and is refused; \
+                 give it security.protocol=SASL_PLAINTEXT (SASL_SSL over TLS), sasl.mechanism=SCRAM-SHA-256 or PLAIN, and a \
+                 user's name and password"
+            );
+        }
+    }
+}
+
 /// Connections that were refused, and when that was said last.
 #[derive(Default)]
 struct Refusals {
@@ -222,11 +246,7 @@ fn report_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-async fn serve_tcp(front: Arc<Front>, stream: TcpStream, peer: SocketAddr) {
-    // Answers are small and waited for; batching them is the pipeline's work, not the kernel's.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
-    }
+async fn serve_accepted(front: Arc<Front>, stream: Stream, peer: SocketAddr) {
     match stream.local_addr() {
         Ok(local) => serve(front, stream, local, peer).await,
         Err(error) => tracing::debug!(%peer, %error, "the connection ended before it was served"),
@@ -242,15 +262,48 @@ async fn serve<S: Socket>(front: Arc<Front>, stream: S, local: SocketAddr, peer:
         },
         idle: front.options.idle,
     };
-    let draining = front.draining.clone();
+    let closing = front.draining.child_token();
+    let mut seat = front.broker.open_session(facts(&front, local, peer), Arc::default());
     let memory = front.request_memory.clone();
     front.metrics.front.connections.inc();
     let _open = CountedConnection(front.clone());
     let session = Session::new(front, Caller { local, peer });
-    match connection::serve(stream, session, limits, memory, draining).await {
+    let mut serving = pin!(connection::serve(stream, session, limits, memory, closing.clone()));
+    let closed = loop {
+        tokio::select! {
+            biased;
+            closed = &mut serving => break closed,
+            ask = seat.asked() => match ask {
+                SessionAsk::Close(reason) => {
+                    tracing::info!(%peer, reason, "connection closed by an operator");
+                    closing.cancel();
+                }
+                // There are no channels. Whoever asked may have gone.
+                SessionAsk::Describe(reply) => drop(reply.send(Vec::new())),
+            }
+        }
+    };
+    match closed {
         Closed::Protocol(why) => tracing::warn!(%peer, "connection closed: {why}"),
         Closed::Idle => tracing::debug!(%peer, "connection closed: nothing moved on it"),
         Closed::ByPeer | Closed::Draining => {}
+    }
+}
+
+/// What the broker's list of sessions says of a connection. Kafka's clients name neither themselves nor a namespace.
+fn facts(front: &Front, local: SocketAddr, peer: SocketAddr) -> SessionFacts {
+    SessionFacts {
+        protocol: "Kafka",
+        peer,
+        local,
+        user: None,
+        namespace: DEFAULT_NAMESPACE.to_owned(),
+        connected_at: front.broker.now_ms(),
+        client_properties: Vec::new(),
+        auth_mechanism: None,
+        channels_max: None,
+        frame_bytes_max: None,
+        heartbeat_seconds: None,
     }
 }
 

@@ -10,6 +10,7 @@
 //! * `session`: one connection's requests, each sent where the table in `apis` says.
 //! * `apis`: a handler for every API that is served. What is not in its table is neither served nor
 //!   advertised.
+//! * `sasl`: who the client is; `permission`: what it may do.
 //! * `fetch_sessions`: what consumers need not repeat in every fetch.
 //! * `request_memory`, `budget`: how much memory requests, and answers that slow readers take, may have.
 //! * `errors`: the broker's errors in Kafka's codes.
@@ -22,8 +23,10 @@ mod fetch_sessions;
 mod frames;
 mod front;
 mod metrics;
+mod permission;
 mod pipeline;
 mod request_memory;
+mod sasl;
 mod session;
 mod socket;
 

@@ -29,10 +29,22 @@ use crate::budget::Held;
 pub(crate) enum Answer {
     /// A frame, in pieces that follow each other, and what is held until it is sent.
     Frame(Vec<Piece>, Option<Held>),
+    /// A frame, and then the connection closes.
+    Last(Vec<Piece>, String),
     /// No answer at all, as `acks=0` demands.
     Nothing,
     /// The connection closes after the answers before this one.
     Close(String),
+}
+
+impl Answer {
+    /// The same answer, as the last of its connection; in words why.
+    pub(crate) fn and_close(self, why: String) -> Answer {
+        match self {
+            Answer::Frame(pieces, _) | Answer::Last(pieces, _) => Answer::Last(pieces, why),
+            Answer::Nothing | Answer::Close(_) => Answer::Close(why),
+        }
+    }
 }
 
 /// An answer that takes time.

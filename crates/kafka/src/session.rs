@@ -4,14 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_broker::{FileRange, Piece};
-use weir_kafka_wire::{Frame, KafkaStr, Message, Part, Reader, RequestHeader, RequestMessage};
+use weir_broker::{FileRange, Identity, Piece};
+use weir_kafka_wire::{ApiKey, Frame, KafkaStr, Message, Part, Reader, RequestHeader, RequestMessage};
 
 use crate::apis::{self, Api};
 use crate::budget::Held;
 use crate::connection::Protocol;
 use crate::front::Front;
 use crate::pipeline::{Answer, Begun, Lane};
+use crate::sasl::{self, Gone, Login};
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,7 @@ pub(crate) struct Caller {
 pub(crate) struct Session {
     front: Arc<Front>,
     caller: Caller,
+    login: Arc<Login>,
 }
 
 /// One request's surroundings.
@@ -34,6 +36,10 @@ pub(crate) struct Session {
 pub(crate) struct Call {
     pub(crate) front: Arc<Front>,
     pub(crate) caller: Caller,
+    /// The connection's log-in.
+    pub(crate) login: Arc<Login>,
+    /// Who the client is; none if it has not said so, and has to.
+    pub(crate) who: Option<Identity>,
     /// Place of the API in the table.
     pub(crate) api: usize,
     pub(crate) version: i16,
@@ -45,18 +51,44 @@ pub(crate) struct Call {
 
 impl Session {
     pub(crate) fn new(front: Arc<Front>, caller: Caller) -> Session {
-        Session { front, caller }
+        Session { front, caller, login: Arc::default() }
+    }
+
+    /// A message of the mechanism by which the client authenticates, counted as the request that later clients put it in.
+    fn begin_bare(&self, frame: Bytes) -> Begun {
+        let Some((api, _)) = apis::find(ApiKey::SaslAuthenticate as i16) else {
+            return close("authentication is not served".into());
+        };
+        self.front.metrics.begun(api, frame.len());
+        let call = Call {
+            front: self.front.clone(),
+            caller: self.caller,
+            login: self.login.clone(),
+            who: None,
+            api,
+            version: 0,
+            correlation_id: 0,
+            client_id: None,
+            arrived: tokio::time::Instant::now(),
+        };
+        sasl::bare(call, frame)
     }
 }
 
 impl Protocol for Session {
     fn lane(&self, frame: &Bytes) -> Lane {
+        if self.login.expects_bare() {
+            return Lane::Alone;
+        }
         let api = frame.first_chunk::<2>().and_then(|&key| apis::find(i16::from_be_bytes(key)));
         api.map_or(Lane::Alone, |(_, api)| api.lane)
     }
 
     fn begin(&mut self, mut frame: Bytes) -> Begun {
         let frame_bytes = frame.len();
+        if self.login.expects_bare() {
+            return self.begin_bare(frame);
+        }
         let header = match RequestHeader::decode(&mut frame) {
             Ok(header) => header,
             Err(error) => return close(format!("a request's header cannot be read: {error}")),
@@ -65,9 +97,18 @@ impl Protocol for Session {
             return close(format!("API key {} is not served", header.api_key));
         };
         self.front.metrics.begun(index, frame_bytes);
+        let who = match self.login.who(&self.front.broker) {
+            Ok(who) => who,
+            Err(Gone(user)) => return close(format!("the user '{user}' of the connection is deleted")),
+        };
+        if who.is_none() && !api.for_anybody {
+            self.front.note_unknown(self.caller.peer);
+        }
         let call = Call {
             front: self.front.clone(),
             caller: self.caller,
+            login: self.login.clone(),
+            who,
             api: index,
             version: header.api_version,
             correlation_id: header.correlation_id,

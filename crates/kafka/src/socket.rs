@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
 use weir_broker::FileRange;
+use weir_socket::Stream;
 
 /// A stream that can also take a range of a file.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
@@ -17,17 +18,40 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
 
 /// The kernel hands the file's pages to the connection; nothing is copied on the broker's side. Half the CPU of
 /// reading and writing, measured over loopback.
-impl Socket for TcpStream {
-    fn poll_send(&mut self, context: &mut Context<'_>, range: &mut FileRange) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.poll_write_ready(context))?;
-            match self.try_io(Interest::WRITABLE, || range.send(self.as_fd())) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                sent => return Poll::Ready(sent),
-            }
+fn send_file(
+    stream: &TcpStream,
+    context: &mut Context<'_>,
+    range: &mut FileRange,
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(stream.poll_write_ready(context))?;
+        match stream.try_io(Interest::WRITABLE, || range.send(stream.as_fd())) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            sent => return Poll::Ready(sent),
         }
     }
+}
+
+/// Over TLS the bytes have to pass through memory, where they are encrypted.
+impl Socket for Stream {
+    fn poll_send(&mut self, context: &mut Context<'_>, range: &mut FileRange) -> Poll<io::Result<usize>> {
+        match self.as_tcp() {
+            Some(stream) => send_file(stream, context, range),
+            None => poll_copy(self, context, range),
+        }
+    }
+}
+
+fn poll_copy<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    range: &mut FileRange,
+) -> Poll<io::Result<usize>> {
+    let bytes = range.first(COPY_BYTES)?;
+    let sent = ready!(Pin::new(stream).poll_write(context, &bytes))?;
+    range.advance(sent);
+    Poll::Ready(Ok(sent))
 }
 
 /// Any other stream gets the bytes through memory.
@@ -36,10 +60,7 @@ pub(crate) struct Copying<S>(pub(crate) S);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket for Copying<S> {
     fn poll_send(&mut self, context: &mut Context<'_>, range: &mut FileRange) -> Poll<io::Result<usize>> {
-        let bytes = range.first(COPY_BYTES)?;
-        let sent = ready!(Pin::new(&mut self.0).poll_write(context, &bytes))?;
-        range.advance(sent);
-        Poll::Ready(Ok(sent))
+        poll_copy(&mut self.0, context, range)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use crate::access::AccessChange;
 use crate::queue::QueueMeta;
 use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
@@ -122,6 +123,11 @@ pub enum Command {
     Unbind {
         /// Which.
         binding: BindingMeta,
+    },
+    /// Changes users, namespaces, or what users may do.
+    ChangeAccess {
+        /// How.
+        change: AccessChange,
     },
     /// Hands out a run of producer ids that nobody else ever gets.
     AllocateProducerIds {
@@ -434,6 +440,24 @@ pub enum Refusal {
     /// The binding cannot be made; in words.
     #[error("{0}")]
     InvalidBinding(String),
+    /// There is no such user.
+    #[error("there is no user '{0}'")]
+    UnknownUser(String),
+    /// The user's name is taken.
+    #[error("the user '{0}' exists already")]
+    UserExists(String),
+    /// Nobody else could change users any more.
+    #[error("'{0}' is the last administrator who can log in; make another one first")]
+    LastAdministrator(String),
+    /// There is no such namespace.
+    #[error("there is no namespace '{0}'")]
+    UnknownNamespace(String),
+    /// The namespace's name is taken.
+    #[error("the namespace '{0}' exists already")]
+    NamespaceExists(String),
+    /// There are queues in the namespace, or it is the default one.
+    #[error("the namespace '{0}' is in use")]
+    NamespaceInUse(String),
     /// There is no such group.
     #[error("there is no group '{0}'")]
     UnknownGroup(String),

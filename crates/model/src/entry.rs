@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::access::AccessChange;
 use crate::command::{Command, GroupMember, GroupMembership, OffsetCommit, PartitionMeta, TopicMeta};
 use crate::queue::QueueMeta;
 use crate::routing::{BindingMeta, ExchangeMeta};
@@ -139,7 +140,8 @@ impl Command {
             | Command::AddLanes { .. }
             | Command::DeclareExchange { .. }
             | Command::Bind { .. }
-            | Command::Unbind { .. } => {
+            | Command::Unbind { .. }
+            | Command::ChangeAccess { .. } => {
                 // Few and small: what they take is found by writing them.
                 let mut body = Writer::new();
                 encode_body(self, &mut body);
@@ -198,6 +200,7 @@ impl Command {
             Command::DeleteExchange { .. } => 25,
             Command::Bind { .. } => 26,
             Command::Unbind { .. } => 27,
+            Command::ChangeAccess { .. } => 28,
             Command::OpenPartition { .. } => 32,
             Command::ConfigurePartition { .. } => 33,
             Command::ClosePartition { .. } => 34,
@@ -344,6 +347,7 @@ fn encode_body(command: &Command, out: &mut Writer) {
             out.u8(u8::from(*if_unused));
         }
         Command::Bind { binding } | Command::Unbind { binding } => binding.encode(out),
+        Command::ChangeAccess { change } => change.encode(out),
         Command::OpenPartition { partition, settings, epoch_base } => {
             out.u64(partition.0);
             settings.encode(out);
@@ -476,6 +480,7 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
         25 => Command::DeleteExchange { namespace: r.str()?, name: r.str()?, if_unused: r.bool()? },
         26 => Command::Bind { binding: BindingMeta::decode(r)? },
         27 => Command::Unbind { binding: BindingMeta::decode(r)? },
+        28 => Command::ChangeAccess { change: AccessChange::decode(r)? },
         32 => Command::OpenPartition {
             partition: PartitionId(r.u64()?),
             settings: PartitionSettings::decode(r)?,
@@ -733,6 +738,13 @@ mod tests {
                 records: vec![],
                 deadlines: vec![],
                 appends: vec![],
+            },
+            Command::ChangeAccess {
+                change: AccessChange::DeleteTopicPermission {
+                    user: "ann".into(),
+                    namespace: "/".into(),
+                    exchange: None,
+                },
             },
             Command::OpenSubscription {
                 partition: PartitionId(3),

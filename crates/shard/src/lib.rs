@@ -26,6 +26,7 @@ pub use checkpoint::{
 };
 pub use machine::{ApplyError, Effect, Machine};
 pub use shard::{Recovered, Shard, ShardError, ShardOptions};
+pub use state::accounts::Accounts;
 pub use state::catalog::Catalog;
 pub use state::group::GroupState;
 pub use state::partition::{SegmentId, SegmentInfo};

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 use weir_model::access::{PasswordAlgorithm, PasswordHash, UserMeta};
 
-use crate::scram::hmac_sha256;
 use crate::*;
 
 fn salt(hex: [u8; 4]) -> [u8; SALT_BYTES] {
@@ -48,20 +47,20 @@ fn old_hashes_are_verified_and_not_made() {
 fn scram_keys_are_those_of_the_specification() {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
-    use sha2::{Digest, Sha256};
 
     let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
-    let credential = ScramCredential::derive(b"pencil", &salt, 4_096);
+    let credential = ScramCredential::derive(ScramHash::Sha256, b"pencil", &salt, 4_096);
     let messages = b"n=user,r=rOprNGfwEbeRWgbNEkqO,\
         r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,\
         c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
     let proof = STANDARD.decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=").unwrap();
 
-    let signature = hmac_sha256(&credential.stored_key, messages);
-    let client_key: Vec<u8> = proof.iter().zip(signature).map(|(proof, signed)| proof ^ signed).collect();
-    assert_eq!(Sha256::digest(client_key).as_slice(), credential.stored_key);
-    let answer = STANDARD.encode(hmac_sha256(&credential.server_key, messages));
-    assert_eq!(answer, "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    let answer = credential.check_proof(messages, &proof).map(|signature| STANDARD.encode(signature));
+    assert_eq!(answer.as_deref(), Some("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="));
+    for wrong in [&proof[1..], b"", &[0; 32]] {
+        assert_eq!(credential.check_proof(messages, wrong), None);
+    }
+    assert_eq!(credential.check_proof(b"other messages", &proof), None);
 }
 
 #[test]
@@ -71,7 +70,41 @@ fn a_stored_scram_credential_can_be_had_back() {
     assert_eq!((credential.iterations, credential.salt.as_slice()), (SCRAM_ITERATIONS, &[7; SALT_BYTES][..]));
     assert_eq!(import(NEW_PASSWORD_ALGORITHM, &export_password(&hash)), hash);
     let shown = format!("{credential:?}");
-    assert_eq!(shown, "ScramCredential { iterations: 16384, .. }");
+    assert_eq!(shown, "ScramCredential { hash: Sha256, iterations: 16384, .. }");
+}
+
+#[test]
+fn somebody_who_is_not_there_is_shown_the_same_again_and_has_no_password() {
+    for hash in [ScramHash::Sha256, ScramHash::Sha512] {
+        let decoy = |user, secret| ScramCredential::decoy(hash, user, secret);
+        assert_eq!(decoy("eve", b"secret"), decoy("eve", b"secret"));
+        assert_ne!(decoy("eve", b"secret").salt, decoy("eva", b"secret").salt);
+        assert_ne!(decoy("eve", b"secret").salt, decoy("eve", b"other").salt);
+        assert!(!decoy("eve", b"secret").opens_with(b"eve"));
+    }
+}
+
+#[test]
+fn a_log_in_is_remembered_until_its_user_changes() {
+    use std::sync::Arc;
+    use weir_model::access::AccessRecords;
+
+    let access = Access::new(&AccessRecords::initial(), AccessOptions::default());
+    let mut logins = Logins::new([5; 32]);
+    let guest = access.authenticate("guest", b"guest", Peer::Loopback).unwrap();
+    assert!(!logins.knows(&access, "guest", b"guest"));
+    logins.note(&guest, b"guest");
+    assert!(logins.knows(&access, "guest", b"guest"));
+    assert!(!logins.knows(&access, "guest", b"other") && !logins.knows(&access, "gues", b"tguest"));
+    let mut records = AccessRecords::initial();
+    assert!(!logins.knows(&access.updated(&records), "guest", b"guest"));
+    records.users = vec![Arc::clone(access.user("guest").unwrap())];
+    assert!(logins.knows(&access.updated(&records), "guest", b"guest"));
+    for number in 0..2_000u32 {
+        logins.note(&guest, &number.to_le_bytes());
+    }
+    assert!(!logins.knows(&access, "guest", b"guest"));
+    assert!(logins.knows(&access, "guest", &1_999u32.to_le_bytes()));
 }
 
 #[test]
@@ -145,6 +178,7 @@ fn creatable() -> impl Strategy<Value = PasswordAlgorithm> {
         Just(PasswordAlgorithm::RabbitSha256),
         Just(PasswordAlgorithm::RabbitSha512),
         Just(PasswordAlgorithm::ScramSha256),
+        Just(PasswordAlgorithm::ScramSha512),
     ]
 }
 

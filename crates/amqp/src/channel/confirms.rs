@@ -43,6 +43,11 @@ impl Confirms {
         }
     }
 
+    /// How many messages are neither safe nor refused.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// What the publisher is to be told, and is not told again. Refusals come first: an acknowledgement of all
     /// messages up to one must not include them.
     pub(crate) fn take(&mut self, out: &mut Vec<Confirm>) {

@@ -9,14 +9,16 @@ use std::sync::Arc;
 
 use weir_amqp_wire::{Assembler, BasicProperties, ShortStr};
 use weir_broker::queues::{ConsumerId, OwnerId, Place, QueueRef};
+use weir_broker::streams::StreamCredit;
 use weir_broker::topology::QueueInfo;
 use weir_model::TopicId;
+use weir_model::routing::Arguments;
 
 pub(crate) use confirms::{Confirm, Confirms};
 pub(crate) use prefetch::SharedPrefetch;
 pub(crate) use unsettled::{UnknownTag, Unsettled};
 
-/// A delivery that its peer has to settle.
+/// A record that is leased to its peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Leased {
     pub topic: TopicId,
@@ -24,6 +26,21 @@ pub(crate) struct Leased {
     pub place: Place,
     /// Through which consumer it came; none if it was asked for.
     pub consumer: Option<ConsumerKey>,
+}
+
+/// A delivery that its peer has to settle.
+#[derive(Clone, Debug)]
+pub(crate) enum Delivered {
+    /// From a queue.
+    Leased(Leased),
+    /// From a stream, where settling it only lets another come.
+    Streamed(StreamCredit),
+}
+
+/// A consumer that reads by offset.
+#[derive(Debug)]
+pub(crate) struct StreamConsumer {
+    pub credit: StreamCredit,
 }
 
 /// A consumer within its connection.
@@ -42,6 +59,18 @@ pub(crate) struct Consumer {
     pub no_ack: bool,
     /// Whether its credit is counted, so that it gets more when its peer settles.
     pub bounded: bool,
+    /// What it was declared with, for whoever asks.
+    pub exclusive: bool,
+    pub prefetch: u16,
+    pub arguments: Arguments,
+}
+
+/// A consumer of direct replies.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyConsumer {
+    pub tag: ShortStr,
+    /// Where replies to it are published to.
+    pub mailbox: ShortStr,
 }
 
 /// A message that waits for a transaction to be committed.
@@ -65,7 +94,7 @@ pub(crate) enum Mode {
     /// Keeps them until they are committed.
     Transaction {
         messages: Vec<Held>,
-        settlements: Vec<(Vec<Leased>, weir_model::subscription::Disposition)>,
+        settlements: Vec<(Vec<Delivered>, weir_model::subscription::Disposition)>,
     },
 }
 
@@ -76,8 +105,10 @@ pub(crate) struct Channel {
     pub assembler: Assembler,
     pub mode: Mode,
     pub confirms: Confirms,
-    pub unsettled: Unsettled<Leased>,
+    pub unsettled: Unsettled<Delivered>,
     pub consumers: BTreeMap<ShortStr, Consumer>,
+    pub streams: BTreeMap<ShortStr, StreamConsumer>,
+    pub reply_consumer: Option<ReplyConsumer>,
     /// Queues that this channel has leases of, or had.
     pub queues: BTreeMap<TopicId, QueueRef>,
     /// Messages that each consumer declared from now on gets before it settles any; 0 for no limit.
@@ -99,6 +130,8 @@ impl Channel {
             confirms: Confirms::default(),
             unsettled: Unsettled::default(),
             consumers: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            reply_consumer: None,
             queues: BTreeMap::new(),
             prefetch: 0,
             shared_prefetch: Arc::default(),

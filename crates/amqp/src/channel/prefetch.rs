@@ -24,6 +24,11 @@ impl SharedPrefetch {
         });
     }
 
+    /// The limit; 0 for none.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Acquire)
+    }
+
     /// Whether there is a limit: then whoever waits must be told when something is settled.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit.load(Ordering::Acquire) > 0

@@ -52,6 +52,11 @@ impl<T> Unsettled<T> {
         Ok(std::mem::replace(&mut self.waiting, behind).into_values().collect())
     }
 
+    /// How many deliveries wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Takes out everything.
     pub(crate) fn take_all(&mut self) -> Vec<T> {
         std::mem::take(&mut self.waiting).into_values().collect()

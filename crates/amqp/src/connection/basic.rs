@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
+use weir_amqp_message::{arguments, delivered};
 use weir_amqp_wire::methods::basic;
-use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::{Death, Deaths, QueueDelivery};
+use weir_amqp_wire::{ReplyCode, ShortStr};
+use weir_broker::queues::{
+    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, SubscribeError,
+};
+use weir_broker::topology::QueueInfo;
+use weir_broker::{Operation, Parties};
 use weir_dispatch::{Gate, NewConsumer};
-use weir_model::batch::Record;
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
 use super::declare::{text, whole};
+use super::streams::Source;
 use super::{Connection, Feed, NextDeliveries};
-use crate::channel::{Consumer, ConsumerKey, Leased, Mode};
+use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode};
 use crate::errors::Failure;
 use crate::handshake::generated;
-use crate::message::Message;
-
-/// Headers of records that are the broker's own and no message's.
-const OWN_HEADERS: &str = "weir.";
+use crate::replies::REPLY_TO;
 
 /// What refusing a message comes to. Only `basic.reject` counts as a failure, as in RabbitMQ from 4.3 on.
 pub(super) fn refused(requeue: bool, failed: bool) -> Disposition {
@@ -47,18 +49,22 @@ impl Connection {
     }
 
     pub(super) async fn consume(&mut self, number: u16, method: basic::Consume) -> Result<(), Failure> {
-        let name = text(&self.queue_name(number, &method.queue)?)?;
         let tag = match method.consumer_tag.is_empty() {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
-        if self.channels.values().any(|channel| channel.consumers.contains_key(&tag)) {
-            let words = format!("attempt to reuse consumer tag '{tag}'");
-            return Err(Failure::new(ReplyCode::NotAllowed, words));
+        self.check_tag_is_free(&tag)?;
+        if method.queue == REPLY_TO {
+            return self.consume_replies(number, tag, &method);
         }
-        let info = self.need_queue(&name)?;
+        let named = self.queue_name(number, &method.queue)?;
+        let name = text(&named)?;
+        self.check(Operation::BasicConsume, Parties::one(&name))?;
+        let info = match self.source(&name)? {
+            Source::Queue(info) => info,
+            Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
+        };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
         let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
@@ -74,9 +80,8 @@ impl Connection {
         };
         let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
         let namespace = self.namespace.clone();
-        let (id, deliveries) = queue
-            .subscribe(consumer)
-            .await?
+        let (queue, subscribed) = self.subscribe(&info, consumer).await?;
+        let (id, deliveries) = subscribed
             .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
@@ -89,7 +94,16 @@ impl Connection {
             queue: queue.clone(),
             deliveries,
         };
-        let consumer = Consumer { info, queue, id, no_ack: method.no_ack, bounded };
+        let consumer = Consumer {
+            info,
+            queue,
+            id,
+            no_ack: method.no_ack,
+            bounded,
+            exclusive: method.exclusive,
+            prefetch,
+            arguments: arguments(&method.arguments),
+        };
         channel.consumers.insert(tag.clone(), consumer);
         if !method.no_wait {
             self.send(number, basic::ConsumeOk { consumer_tag: tag });
@@ -100,6 +114,8 @@ impl Connection {
 
     pub(super) async fn cancel(&mut self, number: u16, method: basic::Cancel) -> Result<(), Failure> {
         let tag = method.consumer_tag.detached();
+        self.cancel_replies(number, Some(&tag));
+        self.channel(number)?.streams.remove(&tag);
         let consumer = self.channel(number)?.consumers.remove(&tag);
         if let Some(consumer) = consumer {
             let _ = consumer.queue.cancel(consumer.id).await;
@@ -165,18 +181,18 @@ impl Connection {
         let delivery_tag = if consumer.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased {
+            channel.unsettled.deliver(Delivered::Leased(Leased {
                 topic,
                 queue: consumer.queue.clone(),
                 place: delivery.place,
                 consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
-            })
+            }))
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
         let name = ShortStr::truncated(name);
         let quorum = consumer.info.meta.kind == QueueKind::Quorum;
         let redelivered = delivery.redelivered;
-        let message = message_of(delivery, &name, quorum);
+        let message = delivered(delivery, &name, quorum);
         let deliver = basic::Deliver {
             consumer_tag: tag.clone(),
             delivery_tag,
@@ -192,7 +208,15 @@ impl Connection {
     pub(super) async fn get(&mut self, number: u16, method: basic::Get) -> Result<(), Failure> {
         let named = self.queue_name(number, &method.queue)?;
         let name = text(&named)?;
-        let info = self.need_queue(&name)?;
+        self.check(Operation::BasicGet, Parties::one(&name))?;
+        let info = match self.source(&name)? {
+            Source::Queue(info) => info,
+            Source::Stream(_) => {
+                let words =
+                    format!("basic.get not supported by stream '{name}' in vhost '{}'", self.namespace);
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+        };
         self.check_not_others(&info, &name)?;
         if info.arguments.single_active {
             let words = format!(
@@ -201,9 +225,9 @@ impl Connection {
             );
             return Err(Failure::new(ReplyCode::ResourceLocked, words));
         }
-        let queue = self.front.broker.open_queue(&info).await?;
         let owner = self.channel(number)?.owner;
-        let Some(delivery) = queue.get(owner, method.no_ack).await? else {
+        let (queue, got) = self.get_one(&info, owner, method.no_ack).await?;
+        let Some(delivery) = got else {
             self.send(number, basic::GetEmpty::default());
             return Ok(());
         };
@@ -214,10 +238,11 @@ impl Connection {
         let delivery_tag = if method.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            channel.unsettled.deliver(Leased { topic, queue, place: delivery.place, consumer: None })
+            let leased = Leased { topic, queue, place: delivery.place, consumer: None };
+            channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
-        let message = message_of(delivery, &named, info.meta.kind == QueueKind::Quorum);
+        let message = delivered(delivery, &named, info.meta.kind == QueueKind::Quorum);
         let ok = basic::GetOk {
             delivery_tag,
             redelivered,
@@ -229,6 +254,41 @@ impl Connection {
             return Err(Failure::new(ReplyCode::InternalError, error.to_string()));
         }
         Ok(())
+    }
+
+    /// Begins to consume. A queue that ends just then because nobody used it is begun again.
+    async fn subscribe(
+        &mut self,
+        info: &QueueInfo,
+        consumer: NewConsumer,
+    ) -> Result<(QueueRef, Result<(ConsumerId, QueueDeliveries), SubscribeError>), Failure> {
+        let queue = self.front.broker.open_queue(info).await?;
+        match queue.subscribe(consumer.clone()).await {
+            Ok(subscribed) => Ok((queue, subscribed)),
+            Err(QueueGone) => {
+                let queue = self.front.broker.open_queue(info).await?;
+                let subscribed = queue.subscribe(consumer).await?;
+                Ok((queue, subscribed))
+            }
+        }
+    }
+
+    /// The next record, as [`Connection::subscribe`].
+    async fn get_one(
+        &mut self,
+        info: &QueueInfo,
+        owner: OwnerId,
+        settled: bool,
+    ) -> Result<(QueueRef, Option<QueueDelivery>), Failure> {
+        let queue = self.front.broker.open_queue(info).await?;
+        match queue.get(owner, settled).await {
+            Err(GetError::Gone(QueueGone)) => {
+                let queue = self.front.broker.open_queue(info).await?;
+                let got = queue.get(owner, settled).await?;
+                Ok((queue, got))
+            }
+            got => Ok((queue, got?)),
+        }
     }
 
     pub(super) async fn settle(
@@ -249,9 +309,10 @@ impl Connection {
     }
 
     /// Gathers settlements, and gives consumers credit for them.
-    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
+    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Delivered>, disposition: Disposition) {
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let owner = channel.owner;
+        let settled: Vec<Leased> = settled.into_iter().filter_map(of_a_queue).collect();
         channel.shared_prefetch.settled(settled.len() as u32);
         if channel.shared_prefetch.is_limited() {
             channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
@@ -282,82 +343,21 @@ impl Connection {
     }
 }
 
+/// What was leased. What came from a stream only lets another record come.
+fn of_a_queue(delivered: Delivered) -> Option<Leased> {
+    match delivered {
+        Delivered::Leased(leased) => Some(leased),
+        Delivered::Streamed(credit) => {
+            credit.add(1);
+            None
+        }
+    }
+}
+
 /// Waits for the next records of a consumer.
 fn next(mut feed: Feed) -> NextDeliveries {
     Box::pin(async move {
         let records = feed.deliveries.next().await;
         (feed, records)
     })
-}
-
-/// The message that a delivery is, with what a quorum queue adds to it.
-fn message_of(delivery: QueueDelivery, queue: &ShortStr, quorum: bool) -> Message {
-    let QueueDelivery { record, marks, .. } = delivery;
-    let mut record: Record = record.record;
-    let deaths = Deaths::of(&record);
-    record.headers.retain(|header| !header.key.starts_with(OWN_HEADERS));
-    let mut message = Message::from_record(record, queue);
-    if let Some(deaths) = deaths {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        death_headers(&deaths, headers);
-    }
-    if quorum && marks.returns > 0 {
-        let headers = message.properties.headers.get_or_insert_with(Table::new);
-        let count =
-            |name: &'static str, value: u16| (ShortStr::from_static(name), Value::Int64(i64::from(value)));
-        for (name, value) in
-            [count("x-delivery-count", marks.failures), count("x-acquired-count", marks.returns)]
-        {
-            headers.push(name, value);
-        }
-    }
-    message
-}
-
-/// The headers by which RabbitMQ tells of deaths: `x-death`, and the first and the last of them apart.
-fn death_headers(deaths: &Deaths, headers: &mut Table) {
-    let list = deaths.all.iter().map(|death| Value::Table(death_table(death))).collect();
-    let mut fresh: Vec<(ShortStr, Value)> = vec![(ShortStr::from_static("x-death"), Value::Array(list))];
-    let (queue, reason, exchange) = &deaths.first;
-    fresh.extend(named("first", queue, reason_name(*reason), exchange));
-    if let Some(last) = deaths.all.first() {
-        fresh.extend(named("last", &last.queue, reason_name(last.reason), &last.exchange));
-    }
-    // A client may have sent such headers itself: what the broker knows counts.
-    let known = |name: &ShortStr| fresh.iter().any(|(own, _)| own == name);
-    let kept: Vec<(ShortStr, Value)> = headers.iter().filter(|(name, _)| !known(name)).cloned().collect();
-    *headers = kept.into_iter().chain(fresh).collect();
-}
-
-fn named(which: &str, queue: &str, reason: &'static str, exchange: &str) -> [(ShortStr, Value); 3] {
-    let name = |what: &str| ShortStr::truncated(&format!("x-{which}-death-{what}"));
-    [
-        (name("exchange"), Value::from(exchange.to_owned())),
-        (name("queue"), Value::from(queue.to_owned())),
-        (name("reason"), Value::from(reason)),
-    ]
-}
-
-fn death_table(death: &Death) -> Table {
-    let keys = death.keys.iter().map(|key| Value::LongStr(key.clone())).collect::<Vec<_>>();
-    let table = Table::new()
-        .with("count", death.count.cast_signed())
-        .with("reason", reason_name(death.reason))
-        .with("queue", death.queue.clone())
-        .with("time", Value::Timestamp((death.time / 1_000).max(0).cast_unsigned()))
-        .with("exchange", death.exchange.clone())
-        .with("routing-keys", keys);
-    match &death.expiration {
-        Some(expiration) => table.with("original-expiration", expiration.clone()),
-        None => table,
-    }
-}
-
-fn reason_name(reason: DeadReason) -> &'static str {
-    match reason {
-        DeadReason::Rejected => "rejected",
-        DeadReason::Expired => "expired",
-        DeadReason::MaxLength => "maxlen",
-        DeadReason::DeliveryLimit => "delivery_limit",
-    }
 }

@@ -14,9 +14,11 @@ impl Connection {
     /// A channel ends: its consumers do, and what it did not settle comes back.
     pub(super) async fn close_channel(&mut self, number: u16) {
         self.flush_settlements().await;
+        self.cancel_replies(number, None);
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let owner = channel.owner;
         let _ = channel.unsettled.take_all();
+        channel.streams.clear();
         let consumers = std::mem::take(&mut channel.consumers);
         let queues = std::mem::take(&mut channel.queues);
         for queue in queues.into_values() {
@@ -45,6 +47,10 @@ impl Connection {
             Ended::Failed(failure, class_id, method_id) => {
                 tracing::warn!(%peer, "connection closed: {} - {}", failure.code, failure.words);
                 Some((failure, class_id, method_id))
+            }
+            Ended::Closed(reason) => {
+                tracing::info!(%peer, reason, "connection closed by an operator");
+                Some((Failure::new(ReplyCode::ConnectionForced, reason), 0, 0))
             }
             Ended::Draining => {
                 let words = "broker forced connection closure with reason 'shutdown'";

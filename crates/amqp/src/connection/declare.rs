@@ -1,19 +1,22 @@
 //! Classes exchange and queue: what is declared, deleted and bound.
 
+use weir_amqp_message::arguments;
 use weir_amqp_wire::methods::{exchange, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::queues::QueueFigures;
-use weir_broker::topology::QueueInfo;
+use weir_broker::topology::{
+    ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
+    check_equivalent_exchange, check_not_reserved,
+};
+use weir_broker::{Operation, Parties};
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, check_arguments};
 
 use super::Connection;
+use super::streams::Source;
 use crate::errors::Failure;
 use crate::handshake::generated;
-use crate::values::arguments;
-
-/// Names that only the broker gives.
-const RESERVED: &str = "amq.";
+use crate::replies::is_mailbox;
 
 impl Connection {
     pub(super) async fn declare_exchange(
@@ -22,6 +25,11 @@ impl Connection {
         method: exchange::Declare,
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
+        let operation = match method.passive {
+            true => Operation::ExchangeDeclarePassive,
+            false => Operation::ExchangeDeclare,
+        };
+        self.check(operation, Parties::one(&name))?;
         let known = self.router()?.exchange(&name).cloned();
         match known {
             None if name.is_empty() && method.passive => {}
@@ -36,34 +44,30 @@ impl Connection {
             known => {
                 let kind = text(&method.exchange_type)?;
                 super::delay::check_kind(&kind)?;
-                let arguments = arguments(&method.arguments);
-                check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
-                let declared = ExchangeMeta::declared(self.namespace.clone(), name.clone(), &kind, arguments)
-                    .map_err(|error| Failure::precondition(error.to_string()))?;
-                if declared.kind.is_delayed() {
-                    self.front.broker.open_parking().await?;
-                }
-                let wanted = ExchangeMeta {
+                let declaration = ExchangeDeclaration {
+                    kind,
                     durable: method.durable,
                     auto_delete: method.auto_delete,
                     internal: method.internal,
-                    ..declared
+                    arguments: arguments(&method.arguments),
                 };
+                let wanted = declaration.meta(&self.namespace, &name)?;
+                if wanted.kind.is_delayed() {
+                    self.front.broker.open_parking().await?;
+                }
                 let there = match known {
                     Some(known) => ExchangeMeta::clone(&known),
                     None => {
                         check_not_reserved("exchange", &name)?;
+                        if let Some(alternate) = &wanted.alternate_exchange {
+                            let parties = Parties::two(&name, alternate);
+                            self.check(Operation::ExchangeDeclareAlternate, parties)?;
+                        }
                         self.router = None;
                         self.front.broker.declare_exchange(wanted.clone()).await?
                     }
                 };
-                if let Some(differs) = there.inequivalence(&wanted) {
-                    let words = format!(
-                        "inequivalent arg '{}' for exchange '{name}' in vhost '{}': {differs}",
-                        differs.field, self.namespace
-                    );
-                    return Err(Failure::precondition(words));
-                }
+                check_equivalent_exchange(&there, &wanted)?;
             }
         }
         if !method.no_wait {
@@ -83,6 +87,7 @@ impl Connection {
             return Err(Failure::new(ReplyCode::AccessRefused, words));
         }
         check_not_reserved("exchange", &name)?;
+        self.check(Operation::ExchangeDelete, Parties::one(&name))?;
         self.router = None;
         self.front.broker.delete_exchange(&self.namespace, &name, method.if_unused).await?;
         if !method.no_wait {
@@ -93,7 +98,8 @@ impl Connection {
 
     pub(super) async fn bind_exchange(&mut self, number: u16, method: exchange::Bind) -> Result<(), Failure> {
         let destination = Destination::Exchange(text(&method.destination)?);
-        self.bind(destination, &method.source, &method.routing_key, &method.arguments).await?;
+        let (source, key, table) = (&method.source, &method.routing_key, &method.arguments);
+        self.bind(Operation::ExchangeBind, destination, source, key, table).await?;
         if !method.no_wait {
             self.send(number, exchange::BindOk {});
         }
@@ -106,7 +112,8 @@ impl Connection {
         method: exchange::Unbind,
     ) -> Result<(), Failure> {
         let destination = Destination::Exchange(text(&method.destination)?);
-        self.unbind(destination, &method.source, &method.routing_key, &method.arguments).await?;
+        let (source, key, table) = (&method.source, &method.routing_key, &method.arguments);
+        self.unbind(Operation::ExchangeUnbind, destination, source, key, table).await?;
         if !method.no_wait {
             self.send(number, exchange::UnbindOk {});
         }
@@ -114,12 +121,25 @@ impl Connection {
     }
 
     pub(super) async fn declare_queue(&mut self, number: u16, method: queue::Declare) -> Result<(), Failure> {
+        if is_mailbox(method.queue.as_bytes()) {
+            return self.declare_mailbox(number, &method);
+        }
         let name = match method.queue.is_empty() {
             true if method.passive => self.queue_name(number, &method.queue)?,
             true => generated("amq.gen-", self.front.broker.random_bytes()),
             false => method.queue.detached(),
         };
         let named = text(&name)?;
+        let operation = match method.passive {
+            true => Operation::QueueDeclarePassive,
+            false => Operation::QueueDeclare,
+        };
+        self.check(operation, Parties::one(&named))?;
+        if method.passive
+            && let Source::Stream(topic) = self.source(&named)?
+        {
+            return self.stream_declared(number, name, &topic, method.no_wait);
+        }
         let found = self.front.broker.find_queue(&self.namespace, &named)?;
         let (info, created) = match found {
             Some(info) => (info, false),
@@ -128,7 +148,11 @@ impl Connection {
                 if !method.queue.is_empty() {
                     check_not_reserved("queue", &named)?;
                 }
-                let meta = queue_meta(&method)?;
+                let meta = queue_meta(&self.namespace, &named, &method)?;
+                if let Some(exchange) = method.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
+                {
+                    self.check(Operation::QueueDeclareDeadLetter, Parties::two(&named, exchange))?;
+                }
                 self.router = None;
                 self.front.broker.create_queue(&self.namespace, &named, meta).await?
             }
@@ -139,8 +163,11 @@ impl Connection {
         }
         self.check_not_others(&info, &named)?;
         if !created && !method.passive {
-            let wanted = queue_meta(&method)?;
+            let wanted = queue_meta(&self.namespace, &named, &method)?;
             check_equivalent(&named, &self.namespace, &info.meta, &wanted)?;
+        }
+        if info.meta.kind == QueueKind::Stream {
+            return self.stream_declared(number, name, &info.topic, method.no_wait);
         }
         let queue = self.front.broker.open_queue(&info).await?;
         let QueueFigures { ready, consumers, .. } = queue.figures().await?;
@@ -157,6 +184,7 @@ impl Connection {
 
     pub(super) async fn delete_queue(&mut self, number: u16, method: queue::Delete) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        self.check(Operation::QueueDelete, Parties::one(&name))?;
         let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? else {
             // RabbitMQ takes what is not there for deleted.
             if !method.no_wait {
@@ -165,8 +193,15 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let queue = self.front.broker.open_queue(&info).await?;
-        let figures = queue.figures().await?;
+        let figures = if info.meta.kind == QueueKind::Stream {
+            if method.if_unused || method.if_empty {
+                let words = "a stream can only be deleted whether or not it is used or empty";
+                return Err(Failure::new(ReplyCode::NotImplemented, words));
+            }
+            QueueFigures::default()
+        } else {
+            self.front.broker.open_queue(&info).await?.figures().await?
+        };
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
             return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' in use")));
@@ -199,15 +234,18 @@ impl Connection {
     pub(super) async fn bind_queue(&mut self, number: u16, method: queue::Bind) -> Result<(), Failure> {
         let name = self.queue_name(number, &method.queue)?;
         let named = text(&name)?;
-        let info = self.need_queue(&named)?;
-        self.check_not_others(&info, &named)?;
+        self.check_binding(Operation::QueueBind, &named, &method.exchange)?;
+        if let Source::Queue(info) = self.source(&named)? {
+            self.check_not_others(&info, &named)?;
+        }
         // With neither a queue nor a key the queue's name is the key.
         let key = if method.queue.is_empty() && method.routing_key.is_empty() {
             &name
         } else {
             &method.routing_key
         };
-        self.bind(Destination::Queue(named), &method.exchange, key, &method.arguments).await?;
+        let destination = Destination::Queue(named);
+        self.bind(Operation::QueueBind, destination, &method.exchange, key, &method.arguments).await?;
         if !method.no_wait {
             self.send(number, queue::BindOk {});
         }
@@ -216,15 +254,19 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        self.unbind(Destination::Queue(name), &method.exchange, &method.routing_key, &method.arguments)
-            .await?;
+        let (source, key, table) = (&method.exchange, &method.routing_key, &method.arguments);
+        self.unbind(Operation::QueueUnbind, Destination::Queue(name), source, key, table).await?;
         self.send(number, queue::UnbindOk {});
         Ok(())
     }
 
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
-        let info = self.need_queue(&name)?;
+        self.check(Operation::QueuePurge, Parties::one(&name))?;
+        let Source::Queue(info) = self.source(&name)? else {
+            let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        };
         self.check_not_others(&info, &name)?;
         let purged = self.front.broker.open_queue(&info).await?.purge().await?;
         if !method.no_wait {
@@ -233,13 +275,30 @@ impl Connection {
         Ok(())
     }
 
+    /// Checks that the user may bind this to that, or take it back.
+    fn check_binding(
+        &mut self,
+        operation: Operation,
+        destination: &str,
+        source: &ShortStr,
+    ) -> Result<(), Failure> {
+        let source = text(source)?;
+        if source.is_empty() || destination.is_empty() {
+            let words = "operation not permitted on the default exchange";
+            return Err(Failure::new(ReplyCode::AccessRefused, words));
+        }
+        self.check(operation, Parties::two(destination, &source))
+    }
+
     async fn bind(
         &mut self,
+        operation: Operation,
         destination: Destination,
         source: &ShortStr,
         key: &ShortStr,
         table: &Table,
     ) -> Result<(), Failure> {
+        self.check_binding(operation, destination.name(), source)?;
         let binding = self.binding(destination, source, key, table)?;
         if self.router()?.exchange(&binding.source).is_none() {
             return Err(Failure::no_exchange(&binding.source, &self.namespace));
@@ -249,18 +308,24 @@ impl Connection {
         {
             return Err(Failure::no_exchange(name, &self.namespace));
         }
+        let parties = Parties::two(binding.destination.name(), &binding.source);
+        self.check_keys(operation, parties, &binding.source, [&binding.key[..]])?;
         self.router = None;
         Ok(self.front.broker.bind(binding).await?)
     }
 
     async fn unbind(
         &mut self,
+        operation: Operation,
         destination: Destination,
         source: &ShortStr,
         key: &ShortStr,
         table: &Table,
     ) -> Result<(), Failure> {
+        self.check_binding(operation, destination.name(), source)?;
         let binding = self.binding(destination, source, key, table)?;
+        let parties = Parties::two(binding.destination.name(), &binding.source);
+        self.check_keys(operation, parties, &binding.source, [&binding.key[..]])?;
         self.router = None;
         Ok(self.front.broker.unbind(binding).await?)
     }
@@ -273,10 +338,6 @@ impl Connection {
         table: &Table,
     ) -> Result<BindingMeta, Failure> {
         let source = text(source)?;
-        if source.is_empty() || destination == Destination::Exchange(String::new()) {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
-        }
         let arguments = arguments(table);
         check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
         let key = bytes::Bytes::copy_from_slice(key.as_bytes());
@@ -328,121 +389,14 @@ pub(super) fn text(name: &ShortStr) -> Result<String, Failure> {
     Ok(text.chars().filter(|letter| !matches!(letter, '\r' | '\n' | '\0')).collect())
 }
 
-fn check_not_reserved(what: &str, name: &str) -> Result<(), Failure> {
-    if name.starts_with(RESERVED) {
-        let words = format!("{what} name '{name}' contains reserved prefix 'amq.*'");
-        return Err(Failure::new(ReplyCode::AccessRefused, words));
-    }
-    Ok(())
-}
-
-fn queue_meta(method: &queue::Declare) -> Result<QueueMeta, Failure> {
-    let arguments = arguments(&method.arguments);
-    check_arguments(&arguments).map_err(|error| Failure::precondition(error.to_string()))?;
-    let kind = match method.arguments.get("x-queue-type") {
-        None => QueueKind::Classic,
-        Some(value) => {
-            let name = value.as_str().unwrap_or_default();
-            let unknown = || Failure::precondition(format!("invalid arg 'x-queue-type': '{name}'"));
-            QueueKind::by_name(name).ok_or_else(unknown)?
-        }
-    };
-    let kept = |what: &str| {
-        Err(Failure::precondition(format!(
-            "{what} queues must be durable, and neither exclusive nor auto-delete"
-        )))
-    };
-    if kind != QueueKind::Classic && (!method.durable || method.exclusive || method.auto_delete) {
-        return kept(kind.name());
-    }
-    for name in NOT_SERVED {
-        if method.arguments.get(name).is_some() {
-            let words = format!("the argument '{name}' is not served yet");
-            return Err(Failure::new(ReplyCode::NotImplemented, words));
-        }
-    }
-    if kind == QueueKind::Stream {
-        return Err(Failure::new(ReplyCode::NotImplemented, "streams are not served yet"));
-    }
-    Ok(QueueMeta {
-        kind,
+fn queue_meta(namespace: &str, name: &str, method: &queue::Declare) -> Result<QueueMeta, Undeclarable> {
+    let declaration = QueueDeclaration {
         durable: method.durable,
         auto_delete: method.auto_delete,
         exclusive: method.exclusive,
-        owner: None,
-        lanes: Vec::new(),
-        arguments,
-    })
-}
-
-/// Arguments that mean something to RabbitMQ and are not acted on here: a queue is not declared with them.
-const NOT_SERVED: [&str; 3] = ["x-max-length-bytes", "x-overflow", "x-max-priority"];
-
-/// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 15] = [
-    "x-queue-type",
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-message-deduplication",
-    "x-cache-size",
-    "x-cache-ttl",
-    "x-queue-mode",
-];
-
-fn check_equivalent(
-    name: &str,
-    namespace: &str,
-    there: &QueueMeta,
-    wanted: &QueueMeta,
-) -> Result<(), Failure> {
-    let differs = |field: &str, current: String, received: String| {
-        let words = format!(
-            "inequivalent arg '{field}' for queue '{name}' in vhost '{namespace}': received {received} but current is {current}"
-        );
-        Err(Failure::precondition(words))
+        arguments: arguments(&method.arguments),
     };
-    let flags = [
-        ("durable", there.durable, wanted.durable),
-        ("exclusive", there.exclusive, wanted.exclusive),
-        ("auto_delete", there.auto_delete, wanted.auto_delete),
-    ];
-    for (field, current, received) in flags {
-        if field == "exclusive" && current != received {
-            let words = format!("inequivalent arg 'exclusive' for queue '{name}' in vhost '{namespace}'");
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
-        }
-        if current != received {
-            return differs(field, format!("'{current}'"), format!("'{received}'"));
-        }
-    }
-    let value = |meta: &QueueMeta, field: &str| {
-        weir_model::routing::argument(&meta.arguments, field).cloned().filter(|_| field != "x-queue-mode")
-    };
-    for field in COMPARED {
-        let (current, received) = (value(there, field), value(wanted, field));
-        // A queue without a type is a classic one.
-        let same_kind = field == "x-queue-type" && there.kind == wanted.kind;
-        let same = match (&current, &received) {
-            (None, None) => true,
-            (Some(current), Some(received)) => current.same_value(received),
-            _ => false,
-        };
-        if !same && !same_kind {
-            let shown = |value: &Option<weir_model::routing::ArgumentValue>| {
-                value.as_ref().map_or_else(|| "none".to_owned(), |value| format!("the value {value:?}"))
-            };
-            return differs(field, shown(&current), shown(&received));
-        }
-    }
-    Ok(())
+    declaration.meta(namespace, name)
 }
 
 /// A whole number among arguments.

@@ -1,9 +1,12 @@
 //! Class basic on its way in: messages are routed, gathered, published and confirmed; and transactions.
 
+use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, expires_after, take_copies};
 use weir_amqp_wire::methods::{basic, confirm, tx};
-use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
+use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
+use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
+use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header, Record};
 use weir_model::subscription::Disposition;
 use weir_router::{NoSuchExchange, Routed};
@@ -11,19 +14,15 @@ use weir_router::{NoSuchExchange, Routed};
 use super::Connection;
 use super::declare::text;
 use super::delay::{Delayed, delay_of};
+use super::permission::further_keys;
 use crate::channel::{Confirm, Held, Mode};
 use crate::errors::Failure;
-use crate::message::Message;
-use crate::values::Asked;
 
 /// Bytes of messages that go together.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// Messages that go together.
 const BATCH_MESSAGES: i32 = 4_096;
-
-/// Header of a record that expires; see the broker's queues.
-const EXPIRES_HEADER: &str = "weir.expires";
 
 /// Messages that go together: of one channel, to the same queues.
 pub(super) struct Batch {
@@ -53,11 +52,13 @@ impl Connection {
         if publish.immediate {
             return Err(Failure::new(ReplyCode::NotImplemented, "immediate=true"));
         }
+        let mut properties = content.properties;
+        self.fill_in_reply_to(number, &mut properties)?;
         let held = Held {
             exchange: publish.exchange,
             routing_key: publish.routing_key,
             mandatory: publish.mandatory,
-            properties: content.properties,
+            properties,
             body: content.body.into_contiguous(),
         };
         self.check_message(&held)?;
@@ -78,6 +79,8 @@ impl Connection {
     /// What can be told of a message before it is routed.
     fn check_message(&mut self, held: &Held) -> Result<(), Failure> {
         let exchange = text(&held.exchange)?;
+        let parties = Parties::one(&exchange);
+        self.check(Operation::BasicPublish, parties)?;
         if !exchange.is_empty() {
             let namespace = self.namespace.clone();
             match self.router()?.exchange(&exchange) {
@@ -89,9 +92,12 @@ impl Connection {
                 }
                 Some(_) => {}
             }
+            let keys = further_keys(&held.properties);
+            let keys = std::iter::once(&held.routing_key.as_bytes()[..]).chain(keys);
+            self.check_keys(Operation::BasicPublish, parties, &exchange, keys)?;
         }
         if let Some(user) = &held.properties.user_id
-            && *user != *self.client.user.as_str()
+            && !user.as_str().is_some_and(|user| self.pass.identity().may_send_as(user))
         {
             let words =
                 format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
@@ -109,10 +115,13 @@ impl Connection {
     async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let copies = copies(&mut properties)?;
-        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len());
+        let Copies { copies, blind } = take_copies(&mut properties)?;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len() + blind.len());
         keys.push(routing_key.as_bytes());
-        keys.extend(copies.iter().map(|key| &key[..]));
+        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
+        if exchange.is_empty() {
+            self.reply(&keys, &properties, &body);
+        }
         let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
         let delay = delay_of(&properties);
@@ -135,7 +144,7 @@ impl Connection {
             let message = Message { exchange, routing_key: routing_key.clone(), properties, body };
             let keys = keys.into_iter().map(bytes::Bytes::copy_from_slice).collect();
             let (now, delay_ms) = (now?, delay?.unwrap_or_default());
-            let delayed = Delayed { delay_ms, held_by, now, keys, mandatory, message, tag };
+            let delayed = Delayed { delay_ms, held_by, now, keys, copies, mandatory, message, tag };
             return self.delay(number, delayed).await;
         }
         if route.is_empty() {
@@ -158,12 +167,15 @@ impl Connection {
         let now = broker.now_ms();
         let expires = properties.expiration.as_ref().and_then(expires_after);
         let record = Message { exchange, routing_key, properties, body }.into_record(now);
-        let record = expiring(record, expires, now);
+        let mut record = expiring(record, expires, now);
+        if !copies.is_empty() {
+            record.headers.push(keys_header(&copies));
+        }
         let fits = |batch: &Batch| {
             batch.number == number
                 && batch.builder.record_count() < BATCH_MESSAGES
                 && batch.builder.section_bytes() < BATCH_BYTES
-                && batch.destinations.are_those_of(&destinations)
+                && batch.destinations.may_go_with(&destinations)
         };
         if !self.batch.as_ref().is_some_and(fits) {
             self.flush_messages().await;
@@ -176,6 +188,9 @@ impl Connection {
         });
         batch.builder.push(now, None, record.value.as_deref(), &record.headers);
         batch.tags.extend(tag);
+        if batch.destinations.goes_alone() {
+            self.flush_messages().await;
+        }
         Ok(())
     }
 
@@ -225,7 +240,9 @@ impl Connection {
     /// Notes what became of messages.
     pub(super) fn confirm(&mut self, confirmed: Confirmed) {
         let Confirmed { number, owner, tags, result } = confirmed;
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !matches!(error, PublishError::QueueFull(_))
+        {
             tracing::warn!(%error, messages = tags.len(), "messages could not be published");
         }
         let Some(channel) = self.channels.get_mut(&number).filter(|channel| channel.owner == owner) else {
@@ -318,29 +335,6 @@ impl Connection {
     }
 }
 
-/// The further keys of a message: its headers `CC` and `BCC`, the latter of which is taken out.
-fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure> {
-    let Some(headers) = &mut properties.headers else { return Ok(Vec::new()) };
-    let mut keys = Vec::new();
-    for name in ["CC", "BCC"] {
-        match headers.get(name) {
-            None => {}
-            Some(Value::Array(values)) => {
-                keys.extend(values.iter().filter_map(|value| value.as_bytes().cloned()));
-            }
-            Some(_) => {
-                return Err(Failure::precondition(format!(
-                    "invalid value for header '{name}': it must be an array"
-                )));
-            }
-        }
-    }
-    if headers.get("BCC").is_some() {
-        *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
-    }
-    Ok(keys)
-}
-
 /// Notes on a record when it expires, if it does.
 pub(super) fn expiring(mut record: Record, after_ms: Option<i64>, now: i64) -> Record {
     if let Some(after) = after_ms {
@@ -349,11 +343,4 @@ pub(super) fn expiring(mut record: Record, after_ms: Option<i64>, now: i64) -> R
         record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
     }
     record
-}
-
-/// Milliseconds that a message may wait; none if that is not a number.
-pub(super) fn expires_after(expiration: &ShortStr) -> Option<i64> {
-    let digits = expiration.as_str()?;
-    let all_digits = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    all_digits.then(|| digits.parse().ok()).flatten()
 }

@@ -114,7 +114,7 @@ impl Broker {
 
     pub(super) fn parking_topic(&self) -> Option<Arc<Topic>> {
         let catalog = self.meta().ok()?.view().catalog();
-        catalog.topic(&full_name(HIDDEN_NAMESPACE, NAME)).map(|meta| self.topics.get(meta))
+        catalog.topic(&full_name(HIDDEN_NAMESPACE, NAME)).map(|meta| self.topics.get(&catalog, meta))
     }
 
     fn shards_without_lot(&self, topic: &TopicMeta) -> Vec<ShardId> {

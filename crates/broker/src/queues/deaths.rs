@@ -45,7 +45,7 @@ pub struct Death {
     pub exchange: String,
     /// The keys that it had been published by.
     pub keys: Vec<Bytes>,
-    /// How long it was to wait at most, as its publisher said, if that is what it died of.
+    /// How long it was to wait at most, as its publisher said. That does not count any more.
     pub expiration: Option<String>,
 }
 
@@ -64,6 +64,7 @@ pub(crate) struct DeadLetter {
     pub record: Record,
     pub exchange: String,
     pub keys: Vec<Bytes>,
+    deaths: Deaths,
 }
 
 fn reason_from(number: u8) -> Option<DeadReason> {
@@ -143,16 +144,23 @@ impl Deaths {
         deaths
     }
 
-    /// Whether a record that dies in this queue once more goes round in a circle by itself: it has died here before,
-    /// and nobody has rejected it on the way (RabbitMQ then drops it).
+    /// Whether a record that comes into this queue goes round in a circle by itself: it has died there before, and nobody
+    /// has rejected it since (RabbitMQ then drops it).
     fn is_a_circle(&self, queue: &str) -> bool {
-        self.all.iter().any(|death| death.queue == queue)
-            && self.all.iter().all(|death| death.reason != DeadReason::Rejected)
+        let Some(died) = self.all.iter().position(|death| death.queue == queue) else { return false };
+        self.all.iter().take(died + 1).all(|death| death.reason != DeadReason::Rejected)
     }
 }
 
-/// What becomes of a record that died in a queue: where it goes, and what is noted on it. Nothing if it goes round in a
-/// circle.
+impl DeadLetter {
+    /// Whether the record may come into a queue, having died of this.
+    pub(crate) fn may_enter(&self, queue: &str) -> bool {
+        self.deaths.all.first().is_none_or(|last| last.reason == DeadReason::Rejected)
+            || !self.deaths.is_a_circle(queue)
+    }
+}
+
+/// What becomes of a record that died in a queue: where it goes, and what is noted on it.
 pub(crate) fn dead_letter(
     mut record: Record,
     queue: &str,
@@ -160,11 +168,8 @@ pub(crate) fn dead_letter(
     now: TimestampMs,
     exchange: &str,
     routing_key: Option<&str>,
-) -> Option<DeadLetter> {
+) -> DeadLetter {
     let before = Deaths::of(&record);
-    if reason != DeadReason::Rejected && before.as_ref().is_some_and(|deaths| deaths.is_a_circle(queue)) {
-        return None;
-    }
     let text = |record: &Record, name: &str| {
         let found = record.headers.iter().find(|header| header.key == name);
         found.and_then(|header| header.value.clone()).unwrap_or_default()
@@ -172,18 +177,25 @@ pub(crate) fn dead_letter(
     let published_to = String::from_utf8_lossy(&text(&record, EXCHANGE_HEADER)).into_owned();
     let own_key = text(&record, ROUTING_KEY_HEADER);
     let expiration = text(&record, EXPIRATION_HEADER);
-    let expires = reason == DeadReason::Expired && !expiration.is_empty();
+    let copies = further_keys(&record);
     let death = Death {
         queue: queue.to_owned(),
         reason,
         count: 1,
         time: now,
         exchange: published_to,
-        keys: vec![own_key.clone()],
-        expiration: expires.then(|| String::from_utf8_lossy(&expiration).into_owned()),
+        keys: std::iter::once(own_key.clone()).chain(copies.iter().cloned()).collect(),
+        expiration: (!expiration.is_empty()).then(|| String::from_utf8_lossy(&expiration).into_owned()),
     };
     let deaths = Deaths::add(before, death);
-    let key = routing_key.map_or(own_key, |key| Bytes::copy_from_slice(key.as_bytes()));
+    let (key, copies) = match routing_key {
+        None => (own_key, copies),
+        // The queue says where its dead go, and nobody else.
+        Some(key) => {
+            record.headers.retain(|header| header.key != KEYS_HEADER);
+            (Bytes::copy_from_slice(key.as_bytes()), Vec::new())
+        }
+    };
     // It would otherwise die of the same once more, and at once.
     let gone = [DEATHS_HEADER, EXPIRES_HEADER, EXPIRATION_HEADER, EXCHANGE_HEADER, ROUTING_KEY_HEADER];
     record.headers.retain(|header| !gone.contains(&header.key.as_str()));
@@ -195,7 +207,27 @@ pub(crate) fn dead_letter(
     record.headers.splice(0..0, address);
     record.headers.push(header(DEATHS_HEADER, deaths.encode()));
     record.timestamp = now;
-    Some(DeadLetter { record, exchange: exchange.to_owned(), keys: vec![key] })
+    let keys = std::iter::once(key).chain(copies).collect();
+    DeadLetter { record, exchange: exchange.to_owned(), keys, deaths }
+}
+
+/// The header of a record that was published by several keys at once: the others than its routing key. A front puts it
+/// there, and takes away what its clients see of them where it is gone.
+pub const KEYS_HEADER: &str = "weir.keys";
+
+/// The header by which a record tells of further keys.
+pub fn keys_header(keys: &[Bytes]) -> Header {
+    let mut out = Writer::new();
+    out.list(keys, |out, key| out.bytes(key));
+    Header { key: KEYS_HEADER.to_owned(), value: Some(out.finish()) }
+}
+
+/// Further keys of a record; none if there are none, or if what stands there cannot be read.
+fn further_keys(record: &Record) -> Vec<Bytes> {
+    let header = record.headers.iter().rev().find(|header| header.key == KEYS_HEADER);
+    let Some(value) = header.and_then(|header| header.value.clone()) else { return Vec::new() };
+    let mut reader = Reader::new("keys", value);
+    reader.list(4, |reader| reader.bytes()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -217,13 +249,13 @@ mod tests {
         Record { timestamp: 5, value: Some(Bytes::from_static(b"v")), headers, ..Record::default() }
     }
 
-    fn die(record: Record, queue: &str, reason: DeadReason) -> Option<Record> {
-        dead_letter(record, queue, reason, 1_000, "dlx", None).map(|letter| letter.record)
+    fn die(record: Record, queue: &str, reason: DeadReason) -> DeadLetter {
+        dead_letter(record, queue, reason, 1_000, "dlx", None)
     }
 
     #[test]
     fn a_death_is_noted_with_where_and_why_and_the_record_may_wait_again() {
-        let letter = dead_letter(record(), "q", DeadReason::Expired, 1_000, "dlx", Some("key")).unwrap();
+        let letter = dead_letter(record(), "q", DeadReason::Expired, 1_000, "dlx", Some("key"));
         assert_eq!((letter.exchange.as_str(), &letter.keys[0][..]), ("dlx", b"key".as_slice()));
         let names: Vec<&str> = letter.record.headers.iter().map(|header| header.key.as_str()).collect();
         assert_eq!(names, [EXCHANGE_HEADER, ROUTING_KEY_HEADER, "kind", DEATHS_HEADER]);
@@ -243,7 +275,7 @@ mod tests {
             ("a", DeadReason::Rejected),
             ("a", DeadReason::MaxLength),
         ] {
-            dying = die(dying, queue, reason).unwrap();
+            dying = die(dying, queue, reason).record;
         }
         let deaths = Deaths::of(&dying).unwrap();
         let seen: Vec<_> = deaths.all.iter().map(|d| (d.queue.as_str(), d.reason, d.count)).collect();
@@ -255,11 +287,14 @@ mod tests {
 
     #[test]
     fn what_goes_round_by_itself_is_dropped() {
-        let once = die(record(), "q", DeadReason::Expired).unwrap();
-        let elsewhere = die(once, "other", DeadReason::Expired).unwrap();
-        assert_eq!(die(elsewhere.clone(), "q", DeadReason::Expired), None);
-        let rejected = die(elsewhere, "other", DeadReason::Rejected).unwrap();
-        assert!(die(rejected, "q", DeadReason::Expired).is_some(), "somebody had a hand in it");
+        let once = die(record(), "q", DeadReason::Expired);
+        assert!(!once.may_enter("q") && once.may_enter("other"));
+        let elsewhere = die(once.record, "other", DeadReason::Expired);
+        assert!(!elsewhere.may_enter("q") && !elsewhere.may_enter("other") && elsewhere.may_enter("third"));
+        let rejected = die(elsewhere.record, "third", DeadReason::Rejected);
+        assert!(rejected.may_enter("q"), "somebody had a hand in it");
+        let again = die(rejected.record, "fourth", DeadReason::Expired);
+        assert!(again.may_enter("q") && !again.may_enter("fourth"));
     }
 
     #[test]

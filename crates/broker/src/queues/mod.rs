@@ -8,23 +8,29 @@ mod actor;
 mod browse;
 mod bury;
 mod deaths;
+mod handle;
+mod reading;
 mod record;
 mod redrive;
 mod registry;
+mod room;
+mod settling;
 mod sink;
 
-pub use actor::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use browse::{BROWSED_MAX, Browsed, QueueContents};
 pub use bury::Cemetery;
-pub use deaths::{DEATHS_HEADER, Death, Deaths};
+pub use deaths::{DEATHS_HEADER, Death, Deaths, KEYS_HEADER, keys_header};
+pub use handle::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use record::QueueRecord;
 pub use redrive::{REDRIVEN_MAX, Redrive, RedriveError, Redriven};
+pub use room::{Limits, Overflow};
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
 pub(crate) use bury::priority_of;
-pub(crate) use record::EXPIRES_HEADER;
+pub(crate) use record::{EXPIRES_HEADER, read_records};
 pub(crate) use registry::Queues;
+pub(crate) use room::{Reservation, Room};
 
 use std::time::Duration;
 
@@ -42,8 +48,8 @@ pub struct QueueOptions {
     pub single_active: bool,
     /// Records wait at most this long, in milliseconds.
     pub ttl_ms: Option<TimestampMs>,
-    /// More records than this do not wait: the first ones go.
-    pub records_max: Option<u64>,
+    /// How much may wait.
+    pub limits: Limits,
     /// Records leased at a time, over all consumers.
     pub leased_max: usize,
     /// Where dead records go; without that they are settled at once.
@@ -61,7 +67,7 @@ impl Default for QueueOptions {
             failures_max: None,
             single_active: false,
             ttl_ms: None,
-            records_max: None,
+            limits: Limits::default(),
             leased_max: 1_000_000,
             cemetery: None,
             expires: None,

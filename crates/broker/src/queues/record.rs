@@ -1,11 +1,15 @@
 //! Records as queues hand them out: read from the log, decoded, with what their dispatcher must know.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use weir_compression::decompress;
 use weir_dispatch::Waiting;
 use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, split_batches};
 use weir_model::{Offset, TimestampMs};
 use weir_shard::{PartitionView, ReadError};
+
+use crate::read::PartitionRef;
 
 /// Header of a record that expires: when, in milliseconds since 1970, eight bytes big-endian.
 pub const EXPIRES_HEADER: &str = "weir.expires";
@@ -58,7 +62,7 @@ pub(crate) struct Run {
 }
 
 /// Reads and decodes records from an offset on, about so many bytes of them, at least one batch.
-pub(crate) fn read_run(
+fn read_run(
     view: &PartitionView,
     from: Offset,
     max_bytes: usize,
@@ -81,6 +85,29 @@ pub(crate) fn read_run(
         }
     }
     Ok(Run { records, next: read.next_offset })
+}
+
+/// As [`read_run`], from the log of a partition that this node leads; the disk is read on a blocking thread.
+pub(crate) async fn read_records(
+    partition: &PartitionRef,
+    from: Offset,
+    max_bytes: usize,
+    ttl_ms: Option<TimestampMs>,
+) -> Result<Run, ReadError> {
+    let view = Arc::clone(partition.view());
+    let run = match read_run(&view, from, max_bytes, ttl_ms, true) {
+        Err(ReadError::WouldBlock) => {
+            let read = move || read_run(&view, from, max_bytes, ttl_ms, false);
+            // It fails only when the runtime is going down.
+            partition.blocking().run(read).await.unwrap_or(Err(ReadError::Closed))?
+        }
+        read => read?,
+    };
+    if run.next <= from {
+        let why = "there is nothing where the log says that there is a record".into();
+        return Err(ReadError::Corrupt { offset: from, why });
+    }
+    Ok(run)
 }
 
 fn in_one_piece(mut chunks: Vec<Bytes>) -> Bytes {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_dispatch::{LaneNumber, OwnerId};
-use weir_model::command::{Command, Outcome};
+use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::{SubscriptionId, TopicId};
 
 use super::QueueOptions;
-use super::actor::{Actor, Ended, QueueRef};
+use super::actor::{Actor, Ended};
+use super::handle::QueueRef;
 use crate::broker::Broker;
 use crate::errors::{AdminError, LookupError, Unavailable, refused};
 use crate::read::PartitionRef;
@@ -18,19 +19,15 @@ use crate::topics::Topic;
 /// Partitions that a queue may have: each is a lane, and has a number.
 const LANES_MAX: usize = LaneNumber::MAX as usize + 1;
 
+/// How often adding a lane is tried while others add lanes.
+const LANE_TRIES_MAX: usize = 8;
+
 /// The actors of this node, by topic.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     /// Held while an actor is started, so that a queue never has two.
     running: tokio::sync::Mutex<BTreeMap<TopicId, QueueRef>>,
     next_owner: AtomicU64,
-}
-
-impl Queues {
-    /// The actor of a queue, if it has one.
-    pub(super) async fn running(&self, id: TopicId) -> Option<QueueRef> {
-        self.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()
-    }
 }
 
 impl Broker {
@@ -50,17 +47,21 @@ impl Broker {
         if let Some(queue) = running.get(&topic.id()).filter(|queue| !queue.is_gone()) {
             return Ok(queue.clone());
         }
+        // It may have got another lane since the caller looked.
+        let topic = &*self
+            .topic_by_id(topic.id())
+            .ok_or_else(|| AdminError::UnknownTopic(topic.name().to_owned()))?;
         if topic.partition_count() > LANES_MAX {
             return Err(AdminError::Limit { what: "partitions of a queue", limit: LANES_MAX as u64 });
         }
         let mut lanes = Vec::new();
-        for index in 0..topic.partition_count() {
+        for (index, number) in self.lane_numbers(topic)?.into_iter().enumerate() {
             let partition = self.partition(topic, index as i32).map_err(|error| not_found(error, topic))?;
             partition.ready()?;
             self.open_subscription(&partition).await?;
-            lanes.push((index as LaneNumber, partition));
+            lanes.push((number, partition));
         }
-        let (actor, queue) = Actor::new(lanes, options, self.clock.clone(), self.blocking())?;
+        let (actor, queue) = Actor::new(lanes, options, self.clock.clone())?;
         running.insert(topic.id(), queue.clone());
         let (broker, id) = (Arc::downgrade(self), topic.id());
         tokio::spawn(async move {
@@ -80,6 +81,59 @@ impl Broker {
             }
         });
         Ok(queue)
+    }
+
+    /// The actor of a queue, if there is one.
+    pub(crate) async fn running_queue(&self, id: TopicId) -> Option<QueueRef> {
+        self.queues.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()
+    }
+
+    /// The lane of each partition of a queue: its priority. A topic that was not declared as a queue has no priorities.
+    fn lane_numbers(&self, topic: &Topic) -> Result<Vec<LaneNumber>, AdminError> {
+        let catalog = self.meta()?.view().catalog();
+        let partitions = 0..topic.partition_count();
+        Ok(match catalog.queue(topic.id()) {
+            Some(queue) => queue.lanes.clone(),
+            None => partitions.map(|index| index as LaneNumber).collect(),
+        })
+    }
+
+    /// The partition of a queue's lane, which the queue gets if it has none of this priority yet.
+    pub(crate) async fn open_lane(&self, id: TopicId, lane: LaneNumber) -> Result<PartitionRef, AdminError> {
+        let gone = || AdminError::UnknownTopic(id.to_string());
+        for _ in 0..LANE_TRIES_MAX {
+            let topic = self.topic_by_id(id).ok_or_else(gone)?;
+            let queue = self.meta()?.view().catalog().queue(id).cloned().ok_or_else(gone)?;
+            if let Some(index) = queue.lanes.iter().position(|known| *known == lane) {
+                return self.partition(&topic, index as i32).map_err(|error| not_found(error, &topic));
+            }
+            // All lanes of a queue have one leader.
+            let shard = topic.meta.partitions.first().map(|partition| partition.shard).ok_or_else(gone)?;
+            let (expected, placement, lanes) = (queue.lanes.len() as u32, vec![shard], vec![lane]);
+            let command = Command::AddLanes { topic_id: id, expected, placement, lanes };
+            let meta = match self.propose_meta(command).await? {
+                Outcome::Topic(meta) => meta,
+                // Somebody else was faster.
+                Outcome::Refused(Refusal::PartitionCount(_)) => continue,
+                other => return Err(refused(other)),
+            };
+            let added = meta.partitions.get(expected as usize..).unwrap_or_default();
+            self.metrics.partitions.inc_by(added.len() as i64);
+            let opened = self.open_partitions(added, &topic.settings).await;
+            self.look_after(opened)?;
+            let topic = self.topic_by_id(id).ok_or_else(gone)?;
+            let partition =
+                self.partition(&topic, expected as i32).map_err(|error| not_found(error, &topic))?;
+            self.open_subscription(&partition).await?;
+            // Whoever starts the queue from here on sees the lane; one that runs is told.
+            let running = self.queues.running.lock().await.get(&id).cloned();
+            if let Some(queue) = running {
+                // If it is going, the next one sees the lane.
+                let _ = queue.add_lane(lane, partition.clone()).await;
+            }
+            return Ok(partition);
+        }
+        Err(Unavailable::Overloaded.into())
     }
 
     /// Makes the subscription by which a queue's records are settled, if there is none yet.

@@ -1,29 +1,27 @@
 //! What a queue's arguments say, in RabbitMQ's names.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_model::TimestampMs;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
 
+use super::rules::{queue_in, type_name};
 use super::unique::UniqueWindow;
 use crate::queues::QueueOptions;
+use crate::queues::{Limits, Overflow, QueueOptions};
 
 /// Deliveries that may fail before a record of a quorum queue is dead, where the declaration does not say
 /// (RabbitMQ from 4.0 on).
 const DELIVERY_LIMIT_DEFAULT: u16 = 20;
 
-/// What becomes of a record for which a queue has no room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
-    /// The first records go.
-    #[default]
-    DropHead,
-    /// It is refused, and its publisher told.
-    Reject,
-    /// As `Reject`, and it is dead.
-    RejectDead,
-}
+/// Bytes of a queue's segments: what is settled takes the disk's space until its segment is settled as a whole.
+const QUEUE_SEGMENT_BYTES: u32 = 64 << 20;
+
+/// Bounds of a stream's segments, in bytes.
+const SEGMENT_BYTES_MIN: i64 = 1 << 20;
+const SEGMENT_BYTES_MAX: i64 = i32::MAX as i64;
 
 /// Where a queue's dead records go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +30,63 @@ pub struct DeadLetters {
     pub exchange: String,
     /// By which key; their own if there is none.
     pub routing_key: Option<String>,
+    /// Whether they wait in their queue for as long as a queue behind the exchange has no room for them
+    /// (`x-dead-letter-strategy`). Otherwise that queue does not get them.
+    pub at_least_once: bool,
+}
+
+/// Which priorities records of a queue may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Priorities {
+    /// Higher ones are taken for this one. 0: all records are alike.
+    pub most: u8,
+    /// The priority of a record whose publisher gave it none.
+    pub usual: u8,
+}
+
+impl Priorities {
+    /// Those of every quorum queue, in RabbitMQ from 4.3 on.
+    const QUORUM: Priorities = Priorities { most: 31, usual: 4 };
+}
+
+/// How long the records of a queue stay that nobody has to settle, or that are settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retention {
+    /// Until they are settled, and then no longer than their segments.
+    #[default]
+    UntilSettled,
+    /// All of them, up to these bounds: those of a stream.
+    Bounded {
+        /// Milliseconds (`x-max-age`).
+        age_ms: Option<TimestampMs>,
+        /// Bytes (`x-max-length-bytes`).
+        bytes: Option<u64>,
+        /// Bytes of a segment (`x-stream-max-segment-size-bytes`).
+        segment_bytes: Option<u64>,
+    },
+}
+
+impl Retention {
+    /// The topic's settings that come of it.
+    pub(crate) fn settings(self) -> BTreeMap<String, String> {
+        let mut settings = BTreeMap::new();
+        let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
+        match self {
+            Retention::UntilSettled => {
+                set("retention.ms", "0".to_owned());
+                set("segment.bytes", QUEUE_SEGMENT_BYTES.to_string());
+            }
+            Retention::Bounded { age_ms, bytes, segment_bytes } => {
+                let bound = |value: Option<String>| value.unwrap_or_else(|| "-1".to_owned());
+                set("retention.ms", bound(age_ms.map(|ms| ms.to_string())));
+                set("retention.bytes", bound(bytes.map(|bytes| bytes.to_string())));
+                if let Some(bytes) = segment_bytes {
+                    set("segment.bytes", bytes.to_string());
+                }
+            }
+        }
+        settings
+    }
 }
 
 /// The arguments of a queue that mean something.
@@ -41,16 +96,14 @@ pub struct QueueArguments {
     pub ttl_ms: Option<TimestampMs>,
     /// The queue goes when nobody has used it for this long, in milliseconds (`x-expires`).
     pub expires_ms: Option<TimestampMs>,
-    /// Records that may wait (`x-max-length`).
-    pub records_max: Option<u64>,
-    /// Bytes of bodies that may wait (`x-max-length-bytes`).
-    pub bytes_max: Option<u64>,
-    /// What happens beyond that (`x-overflow`).
-    pub overflow: Overflow,
+    /// How much may wait (`x-max-length`, `x-max-length-bytes`, `x-overflow`).
+    pub limits: Limits,
     /// Where dead records go (`x-dead-letter-exchange`, `x-dead-letter-routing-key`).
     pub dead_letters: Option<DeadLetters>,
-    /// Highest priority of records; none if all are alike (`x-max-priority`).
-    pub priority_max: Option<u8>,
+    /// How long records stay.
+    pub retention: Retention,
+    /// Which records come first.
+    pub priorities: Priorities,
     /// Only one consumer gets records (`x-single-active-consumer`).
     pub single_active: bool,
     /// Deliveries that may fail (`x-delivery-limit`); none if there is no limit.
@@ -61,25 +114,30 @@ pub struct QueueArguments {
 
 /// An argument that cannot be what it is; in RabbitMQ's words where clients look at them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid arg '{name}' for queue '{queue}': {why}")]
+#[error("invalid arg '{name}' for {of}: {why}")]
 pub struct InvalidArgument {
     /// Which argument.
     pub name: &'static str,
-    /// Of which queue.
-    pub queue: String,
+    /// Of which queue: its name and its namespace.
+    pub of: String,
     /// What is wrong.
     pub why: String,
 }
 
 /// Reads arguments of one queue.
 pub(super) struct Reader<'a> {
+    namespace: &'a str,
     queue: &'a str,
     arguments: &'a Arguments,
 }
 
 impl Reader<'_> {
     fn invalid(&self, name: &'static str, why: impl Into<String>) -> InvalidArgument {
-        InvalidArgument { name, queue: self.queue.to_owned(), why: why.into() }
+        InvalidArgument { name, of: queue_in(self.namespace, self.queue), why: why.into() }
+    }
+
+    fn wrong_type(&self, name: &'static str, value: &ArgumentValue) -> InvalidArgument {
+        self.invalid(name, format!("{{unacceptable_type,{}}}", type_name(value)))
     }
 
     pub(super) fn number(
@@ -92,9 +150,15 @@ impl Reader<'_> {
             None => Ok(None),
             Some(ArgumentValue::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),
             Some(ArgumentValue::Integer(value)) => {
-                Err(self.invalid(name, format!("{value} is not from {least} to {most}")))
+                let why = match value {
+                    ..0 => "value_negative",
+                    0 => "value_zero",
+                    _ if *value > most => "value_too_big",
+                    _ => "value_too_small",
+                };
+                Err(self.invalid(name, format!("{{{why},{value}}}")))
             }
-            Some(_) => Err(self.invalid(name, "it must be a whole number")),
+            Some(other) => Err(self.wrong_type(name, other)),
         }
     }
 
@@ -103,8 +167,17 @@ impl Reader<'_> {
             None => Ok(None),
             Some(value) => match value.as_text() {
                 Some(text) => Ok(Some(text)),
-                None => Err(self.invalid(name, "it must be a string")),
+                None => Err(self.wrong_type(name, value)),
             },
+        }
+    }
+
+    /// An age: a number and its unit, of Y, M, D, h, m and s, in milliseconds.
+    fn age(&self, name: &'static str) -> Result<Option<TimestampMs>, InvalidArgument> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        match interval_ms(text) {
+            Some(ms) => Ok(Some(ms)),
+            None => Err(self.invalid(name, format!("'{text}' is no age such as 7D or 30m"))),
         }
     }
 
@@ -112,19 +185,38 @@ impl Reader<'_> {
         match argument(self.arguments, name) {
             None => Ok(false),
             Some(ArgumentValue::Bool(value)) => Ok(*value),
-            Some(_) => Err(self.invalid(name, "it must be true or false")),
+            Some(other) => Err(self.wrong_type(name, other)),
         }
     }
+}
+
+/// Milliseconds of a number with one of RabbitMQ's units of time: Y, M, D, h, m, s. None if it is no such thing.
+pub fn interval_ms(text: &str) -> Option<TimestampMs> {
+    const SECOND: i64 = 1_000;
+    const DAY: i64 = 86_400 * SECOND;
+    let unit = text.chars().last()?;
+    let number: i64 = text.strip_suffix(unit)?.parse().ok().filter(|number| *number >= 0)?;
+    let unit = match unit {
+        'Y' => 365 * DAY,
+        'M' => 30 * DAY,
+        'D' => DAY,
+        'h' => 3_600 * SECOND,
+        'm' => 60 * SECOND,
+        's' => SECOND,
+        _ => return None,
+    };
+    number.checked_mul(unit)
 }
 
 impl QueueArguments {
     /// What the arguments of a queue of this kind say.
     pub fn read(
+        namespace: &str,
         queue: &str,
         kind: QueueKind,
         arguments: &Arguments,
     ) -> Result<QueueArguments, InvalidArgument> {
-        let reader = Reader { queue, arguments };
+        let reader = Reader { namespace, queue, arguments };
         let ms_max = i64::from(u32::MAX);
         let overflow = match reader.text("x-overflow")? {
             None | Some("drop-head") => Overflow::DropHead,
@@ -132,12 +224,38 @@ impl QueueArguments {
             Some("reject-publish-dlx") if kind == QueueKind::Classic => Overflow::RejectDead,
             Some(other) => return Err(reader.invalid("x-overflow", format!("'{other}' is not supported"))),
         };
+        let most = reader.number("x-max-priority", 0, 255)?;
+        let priorities = match (most, kind) {
+            (Some(_), QueueKind::Quorum | QueueKind::Stream) => {
+                let why = format!("it is not supported by {kind} queues");
+                return Err(reader.invalid("x-max-priority", why));
+            }
+            (None, QueueKind::Quorum) => Priorities::QUORUM,
+            (most, _) => Priorities { most: most.map_or(0, |most| most as u8), usual: 0 },
+        };
         let exchange = reader.text("x-dead-letter-exchange")?;
         let routing_key = reader.text("x-dead-letter-routing-key")?.map(str::to_owned);
         if exchange.is_none() && routing_key.is_some() {
-            let why = "it needs x-dead-letter-exchange";
-            return Err(reader.invalid("x-dead-letter-routing-key", why));
+            return Err(reader.invalid("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"));
         }
+        let at_least_once = match reader.text("x-dead-letter-strategy")? {
+            None | Some("at-most-once") => false,
+            // Records that are refused for want of room must be refused to their publishers as well.
+            Some("at-least-once") if kind == QueueKind::Quorum => overflow == Overflow::Reject,
+            Some(other) => {
+                return Err(reader.invalid("x-dead-letter-strategy", format!("'{other}' is not supported")));
+            }
+        };
+        let retention = match kind {
+            QueueKind::Classic | QueueKind::Quorum => Retention::UntilSettled,
+            QueueKind::Stream => Retention::Bounded {
+                age_ms: reader.age("x-max-age")?,
+                bytes: reader.number("x-max-length-bytes", 0, i64::MAX)?.map(i64::cast_unsigned),
+                segment_bytes: reader
+                    .number("x-stream-max-segment-size-bytes", SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?
+                    .map(i64::cast_unsigned),
+            },
+        };
         let limit = reader.number("x-delivery-limit", -1, i64::from(u16::MAX))?;
         let failures_max = match (limit, kind) {
             (Some(limit), QueueKind::Quorum) => u16::try_from(limit).ok(),
@@ -155,11 +273,18 @@ impl QueueArguments {
         Ok(QueueArguments {
             ttl_ms,
             expires_ms: reader.number("x-expires", 1, ms_max)?,
-            records_max: reader.number("x-max-length", 0, i64::MAX)?.map(unsigned),
-            bytes_max: reader.number("x-max-length-bytes", 0, i64::MAX)?.map(unsigned),
-            overflow,
-            dead_letters: exchange.map(|exchange| DeadLetters { exchange: exchange.to_owned(), routing_key }),
-            priority_max,
+            limits: Limits {
+                records: reader.number("x-max-length", 0, i64::MAX)?.map(unsigned),
+                bytes: reader.number("x-max-length-bytes", 0, i64::MAX)?.map(unsigned),
+                overflow,
+            },
+            dead_letters: exchange.map(|exchange| DeadLetters {
+                exchange: exchange.to_owned(),
+                routing_key,
+                at_least_once,
+            }),
+            retention,
+            priorities,
             single_active: reader.flag("x-single-active-consumer")?,
             failures_max,
             unique,
@@ -173,17 +298,83 @@ impl QueueArguments {
             failures_max: self.failures_max,
             single_active: self.single_active,
             ttl_ms: self.ttl_ms,
-            records_max: match self.overflow {
-                Overflow::DropHead => self.records_max,
-                Overflow::Reject | Overflow::RejectDead => None,
-            },
+            limits: self.limits,
             expires: self.expires_ms.map(|ms| Duration::from_millis(ms.cast_unsigned())),
             ..QueueOptions::default()
         }
     }
 
-    /// The lane of a record of this priority, in RabbitMQ's default of 0.
+    /// The lane of a record of this priority.
     pub fn lane(&self, priority: Option<u8>) -> u8 {
-        self.priority_max.map_or(0, |max| priority.unwrap_or(0).min(max))
+        let Priorities { most, usual } = self.priorities;
+        priority.unwrap_or(usual).min(most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(kind: QueueKind, arguments: &[(&str, ArgumentValue)]) -> Result<QueueArguments, String> {
+        let arguments = arguments.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        QueueArguments::read("/", "q", kind, &arguments).map_err(|error| error.to_string())
+    }
+
+    fn text(text: &str) -> ArgumentValue {
+        ArgumentValue::Bytes(text.as_bytes().to_vec().into())
+    }
+
+    #[test]
+    fn limits_say_what_happens_beyond_them() {
+        let limits = |overflow: &str| {
+            let arguments = [("x-max-length", ArgumentValue::Integer(7)), ("x-overflow", text(overflow))];
+            read(QueueKind::Classic, &arguments).map(|arguments| arguments.limits)
+        };
+        let of = |overflow| Ok(Limits { records: Some(7), bytes: None, overflow });
+        assert_eq!(limits("drop-head"), of(Overflow::DropHead));
+        assert_eq!(limits("reject-publish"), of(Overflow::Reject));
+        assert_eq!(limits("reject-publish-dlx"), of(Overflow::RejectDead));
+        assert_eq!(
+            limits("never"),
+            Err("invalid arg 'x-overflow' for queue 'q' in vhost '/': 'never' is not supported".into())
+        );
+        let refused = read(QueueKind::Quorum, &[("x-overflow", text("reject-publish-dlx"))]);
+        assert!(refused.is_err(), "quorum queues have no such overflow");
+    }
+
+    #[test]
+    fn a_priority_is_a_lane_up_to_the_highest() {
+        let lanes = |kind, arguments: &[(&str, ArgumentValue)]| {
+            let arguments = read(kind, arguments).unwrap();
+            [None, Some(0), Some(5), Some(255)].map(|priority| arguments.lane(priority))
+        };
+        let most = ("x-max-priority", ArgumentValue::Integer(10));
+        assert_eq!(lanes(QueueKind::Classic, &[]), [0, 0, 0, 0]);
+        assert_eq!(lanes(QueueKind::Classic, std::slice::from_ref(&most)), [0, 0, 5, 10]);
+        assert_eq!(lanes(QueueKind::Quorum, &[]), [4, 0, 5, 31]);
+        assert!(read(QueueKind::Quorum, &[most]).is_err());
+        assert!(read(QueueKind::Classic, &[("x-max-priority", ArgumentValue::Integer(256))]).is_err());
+    }
+
+    #[test]
+    fn streams_keep_what_nobody_settles() {
+        let arguments = [("x-max-age", text("7D")), ("x-max-length-bytes", ArgumentValue::Integer(5_000))];
+        let stream = read(QueueKind::Stream, &arguments).unwrap();
+        let settings = stream.retention.settings();
+        assert_eq!(settings["retention.ms"], "604800000");
+        assert_eq!(settings["retention.bytes"], "5000");
+        assert_eq!(read(QueueKind::Stream, &[]).unwrap().retention.settings()["retention.ms"], "-1");
+        assert!(!stream.limits.refuses());
+        assert!(read(QueueKind::Stream, &[("x-max-age", text("soon"))]).is_err());
+    }
+
+    #[test]
+    fn intervals_have_a_number_and_a_unit() {
+        let of = |text: &str| interval_ms(text);
+        assert_eq!((of("5s"), of("2m"), of("1h")), (Some(5_000), Some(120_000), Some(3_600_000)));
+        assert_eq!(of("1Y"), Some(365 * 86_400_000));
+        for wrong in ["", "5", "s", "-5s", "5x", "1.5h", "9223372036854775807Y", "5ü"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! Declaring and deleting queues, exchanges and bindings: entries of the meta shard.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_model::TopicId;
 use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::queue::{QueueMeta, full_name, split_name};
+use weir_model::queue::{QueueKind, QueueMeta, full_name, split_name};
 use weir_model::routing::{BindingMeta, ExchangeMeta};
 use weir_router::Router;
 
@@ -29,6 +29,15 @@ pub struct QueueInfo {
     pub arguments: QueueArguments,
 }
 
+impl QueueInfo {
+    /// The queue that a topic is, if it is one.
+    pub fn of(topic: Arc<Topic>) -> Result<Option<QueueInfo>, InvalidArgument> {
+        let Some(queue) = topic.queue.clone() else { return Ok(None) };
+        let (meta, arguments) = (queue.meta.clone(), queue.arguments.clone()?);
+        Ok(Some(QueueInfo { topic, meta, arguments }))
+    }
+}
+
 /// Why something was not declared, deleted or bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
@@ -41,6 +50,9 @@ pub enum TopologyError {
     /// The name is that of a topic that is no queue.
     #[error("'{0}' is a topic and not a queue")]
     NotAQueue(String),
+    /// The name is that of a stream, whose records nobody settles.
+    #[error("'{0}' is a stream: its records are read by offset, and are neither handed out nor purged")]
+    Stream(String),
     /// It may not be deleted while it is used.
     #[error("{0}")]
     InUse(String),
@@ -71,11 +83,11 @@ impl Broker {
     pub fn find_queue(&self, namespace: &str, name: &str) -> Result<Option<QueueInfo>, TopologyError> {
         let catalog = self.meta()?.view().catalog();
         let Some(meta) = catalog.topic(&full_name(namespace, name)) else { return Ok(None) };
-        let Some(queue) = catalog.queue(meta.id).cloned() else {
-            return Err(TopologyError::NotAQueue(name.to_owned()));
-        };
-        let arguments = QueueArguments::read(name, queue.kind, &queue.arguments)?;
-        Ok(Some(QueueInfo { topic: self.topics.get(meta), meta: queue, arguments }))
+        let topic = self.topics.get(&catalog, meta);
+        match QueueInfo::of(topic)? {
+            Some(info) => Ok(Some(info)),
+            None => Err(TopologyError::NotAQueue(name.to_owned())),
+        }
     }
 
     /// Creates a queue, unless there is one of this name by now. Which of the two it was.
@@ -85,14 +97,11 @@ impl Broker {
         name: &str,
         mut queue: QueueMeta,
     ) -> Result<(QueueInfo, bool), TopologyError> {
-        QueueArguments::read(name, queue.kind, &queue.arguments)?;
-        queue.lanes = vec![0];
-        // Records stay until they are settled, and then no longer than their segments.
-        let config: BTreeMap<String, String> = [
-            ("retention.ms".to_owned(), "0".to_owned()),
-            ("max.message.bytes".to_owned(), QUEUE_BATCH_BYTES_MAX.to_string()),
-        ]
-        .into();
+        let arguments = QueueArguments::read(namespace, name, queue.kind, &queue.arguments)?;
+        // A lane for records of another priority is made when the first of them comes.
+        queue.lanes = vec![arguments.lane(None)];
+        let mut config = arguments.retention.settings();
+        config.insert("max.message.bytes".to_owned(), QUEUE_BATCH_BYTES_MAX.to_string());
         let settings =
             self.options.defaults.with_overrides(&config, u32::MAX).map_err(AdminError::InvalidConfig)?;
         let command = Command::CreateQueue {
@@ -108,6 +117,7 @@ impl Broker {
                 self.metrics.partitions.inc();
                 let opened = self.open_partitions(&meta.partitions, &settings).await;
                 self.look_after(opened)?;
+                self.subscribe_queue(meta.id).await?;
                 true
             }
             Outcome::Refused(Refusal::TopicExists(_)) => false,
@@ -120,6 +130,20 @@ impl Broker {
         }
     }
 
+    /// Makes the subscriptions of a queue's partitions, by which what is not settled stays.
+    async fn subscribe_queue(&self, id: TopicId) -> Result<(), TopologyError> {
+        let Some(topic) = self.topic_by_id(id) else { return Ok(()) };
+        if topic.queue.as_ref().is_none_or(|queue| queue.meta.kind == QueueKind::Stream) {
+            return Ok(());
+        }
+        for index in 0..topic.partition_count() {
+            if let Ok(partition) = self.partition(&topic, index as i32) {
+                self.open_subscription(&partition).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes a queue with all that is in it and all that leads to it.
     pub async fn delete_queue(&self, queue: &QueueInfo) -> Result<(), TopologyError> {
         self.delete_topic(queue.topic.id()).await.map_err(TopologyError::from)
@@ -127,15 +151,21 @@ impl Broker {
 
     /// The running queue behind a declaration, if this node leads it.
     pub async fn open_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<QueueRef, TopologyError> {
+        if queue.meta.kind == QueueKind::Stream {
+            let (_, name) = split_name(queue.topic.name());
+            return Err(TopologyError::Stream(name.to_owned()));
+        }
         let mut options = queue.arguments.options(&queue.meta);
-        let (namespace, name) = split_name(queue.topic.name());
-        options.cemetery = queue.arguments.dead_letters.clone().map(|dead_letters| Cemetery {
-            broker: Arc::downgrade(self),
-            namespace: namespace.to_owned(),
-            queue: name.to_owned(),
-            dead_letters,
-        });
+        options.cemetery = self.cemetery(queue);
         Ok(self.queue(&queue.topic, options).await?)
+    }
+
+    /// Where a queue's dead records go; none if they go nowhere.
+    pub(crate) fn cemetery(self: &Arc<Broker>, queue: &QueueInfo) -> Option<Cemetery> {
+        let (namespace, name) = split_name(queue.topic.name());
+        let dead_letters = queue.arguments.dead_letters.clone()?;
+        let broker = Arc::downgrade(self);
+        Some(Cemetery { broker, namespace: namespace.to_owned(), queue: name.to_owned(), dead_letters })
     }
 
     /// Declares an exchange. What is there afterwards, which may be one that was declared otherwise before.

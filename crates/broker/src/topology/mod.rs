@@ -3,13 +3,19 @@
 mod appends;
 mod arguments;
 mod declare;
+mod list;
 mod publish;
+mod rules;
 mod transient;
 mod unique;
 
-pub use arguments::{DeadLetters, InvalidArgument, Overflow, QueueArguments};
+pub use arguments::{DeadLetters, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms};
 pub use declare::{QueueInfo, TopologyError};
 pub use publish::{Destinations, RoutedPublishing, Unrouted};
+pub use rules::{
+    ExchangeDeclaration, QueueDeclaration, Undeclarable, check_equivalent, check_equivalent_exchange,
+    check_not_reserved, check_queue_name,
+};
 pub use unique::{DEDUPLICATION_HEADER, UniqueWindow};
 
 pub(crate) use appends::{appends, appends_moved};

@@ -2,40 +2,59 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use weir_cluster::PendingOutcome;
-use weir_model::PartitionId;
+use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, verify_batch};
 use weir_model::command::{Outcome, Refusal};
-use weir_model::queue::{full_name, is_hidden};
+use weir_model::queue::{full_name, is_hidden, split_name};
+use weir_model::{PartitionId, TopicId};
 
-use super::{Overflow, QueueArguments, UniqueWindow, appends};
+use super::{QueueInfo, TopologyError, UniqueWindow, appends};
 use crate::broker::Broker;
-use crate::errors::{PublishError, Unavailable};
+use crate::errors::{AdminError, PublishError, Unavailable};
 use crate::publish::not_taken;
+use crate::queues::{LaneNumber, Overflow, Reservation};
 use crate::read::PartitionRef;
 
-/// The partitions that a batch goes to.
+/// Where a batch goes.
 #[derive(Clone, Debug, Default)]
 pub struct Destinations {
     pub(crate) partitions: Vec<PartitionRef>,
     /// Those of them that take no record twice.
     pub(crate) unique: Vec<(PartitionId, UniqueWindow)>,
+    /// Lanes that no record of their queue has needed before.
+    new_lanes: Vec<(TopicId, LaneNumber)>,
+    /// Queues among them that may have no room: each with its partition, or its new lane.
+    refusing: Vec<(Lane, QueueInfo)>,
+}
+
+/// A lane of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    There(PartitionId),
+    New(TopicId),
 }
 
 impl Destinations {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty()
+        self.partitions.is_empty() && self.new_lanes.is_empty()
     }
 
-    /// Whether a batch for these may go with one for others.
-    pub fn are_those_of(&self, other: &Destinations) -> bool {
+    /// Whether a batch for these may go with one for others. What may be refused goes alone.
+    pub fn may_go_with(&self, other: &Destinations) -> bool {
         let ids = |destinations: &Destinations| -> Vec<_> {
             destinations.partitions.iter().map(PartitionRef::id).collect()
         };
-        ids(self) == ids(other)
+        !self.goes_alone() && ids(self) == ids(other) && self.new_lanes == other.new_lanes
+    }
+
+    /// Whether each record must be published by itself, because it may be refused by itself.
+    pub fn goes_alone(&self) -> bool {
+        !self.refusing.is_empty()
     }
 }
 
@@ -55,6 +74,8 @@ pub struct Unrouted {
 pub struct RoutedPublishing {
     pending: Vec<PendingOutcome>,
     failed: Option<PublishError>,
+    /// Room that queues have promised.
+    room: Vec<Reservation>,
 }
 
 impl std::fmt::Debug for RoutedPublishing {
@@ -85,7 +106,18 @@ impl Future for RoutedPublishing {
         if !this.pending.is_empty() {
             return Poll::Pending;
         }
-        Poll::Ready(this.failed.take().map_or(Ok(()), Err))
+        match this.failed.take() {
+            None => {
+                this.room.drain(..).for_each(Reservation::used);
+                Poll::Ready(Ok(()))
+            }
+            Some(PublishError::QueueFull(queue)) => {
+                // Those that had room have the record.
+                this.room.drain(..).for_each(Reservation::used);
+                Poll::Ready(Err(PublishError::QueueFull(queue)))
+            }
+            Some(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 
@@ -124,39 +156,75 @@ impl Broker {
             // It may have been deleted since it was found: then it takes nothing.
             let full = full_name(namespace, name);
             let Some(meta) = catalog.topic(&full).filter(|_| !is_hidden(&full)) else { continue };
-            let topic = self.topics.get(meta);
+            let topic = self.topics.get(&catalog, meta);
+            let mut index = Some(any as usize % topic.partition_count().max(1));
+            let mut new_lane = 0;
+            let mut refuses = false;
             let mut unique = None;
-            let index = match catalog.queue(meta.id) {
-                None => any as usize % topic.partition_count().max(1),
-                Some(queue) if queue.lanes.len() == 1 && queue.arguments.is_empty() => 0,
-                Some(queue) => {
-                    let arguments =
-                        QueueArguments::read(name, queue.kind, &queue.arguments).unwrap_or_default();
-                    let lane = arguments.lane(priority);
-                    unique = arguments.unique;
-                    queue.lanes.iter().position(|known| *known == lane).unwrap_or(0)
+            if let Some(queue) = &topic.queue {
+                let arguments =
+                    queue.arguments.as_ref().map_err(|error| unrouted(name, error.to_string()))?;
+                new_lane = arguments.lane(priority);
+                index = queue.meta.lanes.iter().position(|known| *known == new_lane);
+                refuses = arguments.limits.refuses();
+                unique = arguments.unique.clone();
+                // What it has is known to one partition.
+                index = unique.as_ref().map_or(index, |_| Some(0));
+            }
+            let lane = match index {
+                Some(index) => {
+                    let partition = self.partition(&topic, index as i32);
+                    let partition = partition.map_err(|error| unrouted(name, error.to_string()))?;
+                    let id = partition.id();
+                    destinations.unique.extend(unique.map(|unique| (id, unique)));
+                    destinations.partitions.push(partition);
+                    Lane::There(id)
+                }
+                None => {
+                    destinations.new_lanes.push((topic.id(), new_lane));
+                    Lane::New(topic.id())
                 }
             };
-            match self.partition(&topic, index as i32) {
-                Ok(partition) => {
-                    destinations.unique.extend(unique.map(|unique| (partition.id(), unique)));
-                    destinations.partitions.push(partition);
-                }
-                Err(error) => return Err(unrouted(name, error.to_string())),
+            if refuses && let Ok(Some(info)) = QueueInfo::of(topic) {
+                destinations.refusing.push((lane, info));
             }
         }
         Ok(destinations)
     }
 
     /// Puts a batch in the lines of all its destinations, once for each shard. The order in which these calls return
-    /// is the order of the appends.
+    /// is the order of the appends. A queue that has no room for it is passed over, and the publisher told.
     pub async fn publish_to(
-        &self,
+        self: &Arc<Broker>,
         destinations: &Destinations,
         batch: Bytes,
     ) -> Result<RoutedPublishing, PublishError> {
-        let by_shard = appends(&destinations.partitions, &destinations.unique, &batch, self.now_ms())?;
-        let mut publishing = RoutedPublishing { pending: Vec::with_capacity(by_shard.len()), failed: None };
+        verify_batch(&batch)?;
+        let mut publishing = RoutedPublishing { pending: Vec::new(), failed: None, room: Vec::new() };
+        let mut full = Vec::new();
+        for (lane, queue) in &destinations.refusing {
+            match self.room_for(queue, &batch).await? {
+                Some(room) => publishing.room.push(room),
+                None => {
+                    let (_, name) = split_name(queue.topic.name());
+                    publishing.failed = Some(PublishError::QueueFull(name.to_owned()));
+                    full.push(*lane);
+                }
+            }
+        }
+        let has_room = |lane: Lane| !full.contains(&lane);
+        let there = destinations.partitions.iter().filter(|partition| has_room(Lane::There(partition.id())));
+        let mut partitions: Vec<PartitionRef> = there.cloned().collect();
+        for (topic, lane) in destinations.new_lanes.iter().filter(|(topic, _)| has_room(Lane::New(*topic))) {
+            match self.open_lane(*topic, *lane).await {
+                Ok(partition) => partitions.push(partition),
+                // A queue that is deleted meanwhile takes what is sent to it with it.
+                Err(AdminError::UnknownTopic(_)) => {}
+                Err(AdminError::Unavailable(error)) => return Err(error.into()),
+                Err(error) => return Err(PublishError::Refused(error.to_string())),
+            }
+        }
+        let by_shard = appends(&partitions, &destinations.unique, &batch, self.now_ms())?;
         for (handle, commands) in by_shard.into_values() {
             for command in commands {
                 let submitted = match handle.admit(command.admitted_bytes()).await {
@@ -173,10 +241,87 @@ impl Broker {
         Ok(publishing)
     }
 
-    /// Whether a queue would refuse one more record.
-    pub fn is_full(&self, arguments: &QueueArguments, ready: u64) -> bool {
-        arguments.overflow != Overflow::DropHead && arguments.records_max.is_some_and(|max| ready >= max)
+    /// The same destinations, with every lane of theirs there.
+    pub(crate) async fn with_lanes(
+        self: &Arc<Broker>,
+        mut destinations: Destinations,
+    ) -> Result<Destinations, PublishError> {
+        for (topic, number) in std::mem::take(&mut destinations.new_lanes) {
+            let opened = match self.open_lane(topic, number).await {
+                Ok(partition) => Some(partition),
+                // A queue that is deleted meanwhile takes what is sent to it with it.
+                Err(AdminError::UnknownTopic(_)) => None,
+                Err(AdminError::Unavailable(error)) => return Err(error.into()),
+                Err(error) => return Err(PublishError::Refused(error.to_string())),
+            };
+            destinations.refusing.retain_mut(|(lane, _)| match (*lane == Lane::New(topic), &opened) {
+                (false, _) => true,
+                (true, None) => false,
+                (true, Some(partition)) => {
+                    *lane = Lane::There(partition.id());
+                    true
+                }
+            });
+            destinations.partitions.extend(opened);
+        }
+        Ok(destinations)
     }
+
+    /// Of destinations with lanes those that have room for a batch, which is promised to it, and whether that is all.
+    pub(crate) async fn with_room(
+        self: &Arc<Broker>,
+        destinations: &Destinations,
+        batch: &Bytes,
+    ) -> Result<(Destinations, Vec<Reservation>, bool), PublishError> {
+        let (mut with_room, mut room, mut is_all) = (destinations.clone(), Vec::new(), true);
+        for (lane, queue) in &destinations.refusing {
+            match self.room_for(queue, batch).await? {
+                Some(promised) => room.push(promised),
+                None => {
+                    is_all = false;
+                    with_room.partitions.retain(|partition| *lane != Lane::There(partition.id()));
+                }
+            }
+        }
+        Ok((with_room, room, is_all))
+    }
+
+    /// Room in a queue for a batch; none if it has none. What it refuses may be dead at once.
+    async fn room_for(
+        self: &Arc<Broker>,
+        queue: &QueueInfo,
+        batch: &Bytes,
+    ) -> Result<Option<Reservation>, PublishError> {
+        let records = decoded(batch)?;
+        let value_bytes = |record: &Record| record.value.as_ref().map_or(0, |value| value.len() as u64);
+        let bytes = records.iter().map(value_bytes).sum();
+        let unavailable = |error: TopologyError| PublishError::Refused(error.to_string());
+        let mut room = None;
+        // It may end because nobody used it, just then.
+        for _ in 0..2 {
+            let running = self.open_queue(queue).await.map_err(unavailable)?;
+            if let Ok(promised) = running.reserve(records.len() as u64, bytes).await {
+                room = promised;
+                break;
+            }
+        }
+        if room.is_none()
+            && queue.arguments.limits.overflow == Overflow::RejectDead
+            && let Some(cemetery) = self.cemetery(queue)
+        {
+            for record in records {
+                cemetery.bury_refused(record).await?;
+            }
+        }
+        Ok(room)
+    }
+}
+
+/// The records of a batch that a front has built.
+fn decoded(batch: &Bytes) -> Result<Vec<Record>, PublishError> {
+    let header = verify_batch(batch)?;
+    let records = decode_records(&header, batch.slice(BATCH_HEADER_BYTES..));
+    records.collect::<Result<_, _>>().map_err(|error| PublishError::Refused(error.to_string()))
 }
 
 impl From<Unavailable> for Unrouted {

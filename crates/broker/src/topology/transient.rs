@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::queue::split_name;
+use weir_model::queue::{QueueKind, split_name};
 
 use super::TopologyError;
 use crate::broker::Broker;
@@ -15,6 +15,9 @@ impl Broker {
         for topic in meta.view().catalog().topics() {
             let (namespace, name) = split_name(&topic.name);
             let Ok(Some(queue)) = self.find_queue(namespace, name) else { continue };
+            if queue.meta.kind == QueueKind::Stream {
+                continue;
+            }
             if queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some() {
                 self.open_queue(&queue).await?;
             }

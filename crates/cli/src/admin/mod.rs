@@ -1,13 +1,14 @@
 //! The verbs that speak to a server's admin API.
 //!
 //! * [`server`]: requests and answers.
-//! * [`topics`], [`groups`], [`logs`], [`queues`]: the nouns.
+//! * [`topics`], [`queues`], [`groups`], [`users`], [`logs`]: the nouns.
 
 pub mod groups;
 pub mod logs;
 pub mod queues;
 mod server;
 pub mod topics;
+pub mod users;
 
 use std::io::{BufRead, IsTerminal, Write};
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::contexts::ServerArgs;
+use crate::credentials::Credentials;
 use crate::exit::Failure;
 
 /// Largest answer that is read.
@@ -24,6 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A server's admin API.
 pub struct Server {
     base: String,
+    /// As whom it is asked, in the form in which that is sent.
+    authorization: Option<HeaderValue>,
     runtime: tokio::runtime::Runtime,
     client: Client<HttpConnector, Full<Bytes>>,
 }
@@ -49,7 +54,8 @@ impl Server {
             .build()
             .map_err(|error| Failure::Failed(format!("the runtime does not start: {error}")))?;
         let client = Client::builder(TokioExecutor::new()).build_http();
-        Ok(Server { base, runtime, client })
+        let authorization = args.credentials()?.map(|credentials| basic(&credentials)).transpose()?;
+        Ok(Server { base, authorization, runtime, client })
     }
 
     pub fn get(&self, path: &str) -> Result<Value, Failure> {
@@ -58,6 +64,10 @@ impl Server {
 
     pub fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.ask(Method::POST, path, Some(body))
+    }
+
+    pub fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.ask(Method::PUT, path, Some(body))
     }
 
     pub fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
@@ -71,10 +81,12 @@ impl Server {
     fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         let url = format!("{}/api/v1{path}", self.base);
         let body = body.map(Value::to_string).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(&url)
-            .header(CONTENT_TYPE, "application/json")
+        let mut request =
+            Request::builder().method(method).uri(&url).header(CONTENT_TYPE, "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request
             .body(Full::from(body))
             .map_err(|error| Failure::Usage(format!("{url} cannot be asked: {error}")))?;
         let answer = async {
@@ -115,6 +127,22 @@ impl Server {
     }
 }
 
+/// HTTP's Basic authentication.
+fn basic(credentials: &Credentials) -> Result<HeaderValue, Failure> {
+    if credentials.user.contains(':') {
+        let why = format!(
+            "the user name '{}' contains a colon, which the admin API cannot be told",
+            credentials.user
+        );
+        return Err(Failure::Usage(why));
+    }
+    let encoded = STANDARD.encode(format!("{}:{}", credentials.user, credentials.password));
+    let mut value = HeaderValue::try_from(format!("Basic {encoded}"))
+        .map_err(|error| Failure::Usage(format!("the name and password cannot be sent: {error}")))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 fn not_a_server(base: &str) -> Failure {
     Failure::Usage(format!("the server '{base}' is not an address such as http://127.0.0.1:9347"))
 }
@@ -127,6 +155,11 @@ impl From<Refusal> for Failure {
             "unknown_partition" => "`weir topic describe` lists its partitions",
             "unknown_queue" => "`weir queue list` lists the queues",
             "unknown_group" => "`weir group list` lists the groups",
+            "unknown_user" => "`weir user list` lists the users",
+            "not_authenticated" => {
+                "name a user with --user or WEIR_USER, and put its password into WEIR_PASSWORD"
+            }
+            "wrong_credentials" => "check --user and WEIR_PASSWORD; the server's log says more",
             "invalid_config" => "`weir topic describe --all` lists every setting of a topic",
             _ => refusal.remedy.as_str(),
         };

@@ -12,10 +12,18 @@ use super::error::nearest;
 pub enum Protocol {
     /// Kafka's protocol.
     Kafka,
+    /// The same over TLS.
+    KafkaTls,
     /// AMQP 0-9-1.
     Amqp,
+    /// The same over TLS.
+    Amqps,
+    /// RabbitMQ's management API.
+    AmqpManagement,
     /// Admin API, metrics and health.
     Http,
+    /// The same over TLS.
+    Https,
 }
 
 impl Protocol {
@@ -23,9 +31,24 @@ impl Protocol {
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Kafka => "kafka",
+            Protocol::KafkaTls => "kafka+tls",
             Protocol::Amqp => "amqp",
+            Protocol::Amqps => "amqps",
+            Protocol::AmqpManagement => "amqp-management",
             Protocol::Http => "http",
+            Protocol::Https => "https",
         }
+    }
+
+    /// Whether connections are over TLS.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Protocol::KafkaTls | Protocol::Amqps | Protocol::Https)
+    }
+
+    /// Whether clients have to authenticate however few users there are: there the default user may only come from the
+    /// same machine.
+    fn always_authenticates(self) -> bool {
+        matches!(self, Protocol::Amqp | Protocol::Amqps | Protocol::AmqpManagement)
     }
 }
 
@@ -35,29 +58,26 @@ impl fmt::Display for Protocol {
     }
 }
 
-const SERVED: &[Protocol] = &[Protocol::Kafka, Protocol::Amqp, Protocol::Http];
+const SERVED: &[Protocol] = &[
+    Protocol::Kafka,
+    Protocol::KafkaTls,
+    Protocol::Amqp,
+    Protocol::Amqps,
+    Protocol::AmqpManagement,
+    Protocol::Http,
+    Protocol::Https,
+];
 
 /// Names that are reserved for what later versions serve.
-const NOT_YET_SERVED: &[&str] = &[
-    "kafka+tls",
-    "amqps",
-    "amqp-management",
-    "rocketmq",
-    "rocketmq-namesrv",
-    "rocketmq-grpc",
-    "openwire",
-    "stomp",
-    "mqtt",
-    "https",
-    "cluster",
-];
+const NOT_YET_SERVED: &[&str] =
+    &["rocketmq", "rocketmq-namesrv", "rocketmq-grpc", "openwire", "stomp", "mqtt", "cluster"];
 
 fn parse_protocol(name: &str) -> Result<Protocol, String> {
     if let Some(protocol) = SERVED.iter().find(|protocol| protocol.name() == name) {
         return Ok(*protocol);
     }
+    let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
     if NOT_YET_SERVED.contains(&name) {
-        let served = SERVED.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
         return Err(format!("the protocol {name} is not served by this version; these are: {served}"));
     }
     let known = SERVED.iter().map(|protocol| protocol.name()).chain(NOT_YET_SERVED.iter().copied());
@@ -89,14 +109,14 @@ impl Listener {
         Ok(Listener { protocol, address })
     }
 
-    /// Refuses an address that other machines can reach.
+    /// Refuses an address that other machines can reach where nobody has to authenticate.
     pub fn refuse_beyond_loopback(&self) -> Result<(), ConfigError> {
-        if is_loopback(self.address.ip()) {
+        if is_loopback(self.address.ip()) || self.protocol.always_authenticates() {
             return Ok(());
         }
         Err(ConfigError::refused(format!(
             "the listener {}={} can be reached by other machines and nobody has to authenticate there; \
-             add --insecure if that is meant, or listen on 127.0.0.1",
+             create a user first (`weir user create`), add --insecure if that is meant, or listen on 127.0.0.1",
             self.protocol, self.address
         )))
     }
@@ -166,7 +186,7 @@ pub fn parse_advertised<'a>(
             refused("write it as PROTOCOL=HOST:PORT, as in kafka=broker.example:9092".into())
         })?;
         let protocol = parse_protocol(protocol.trim()).map_err(refused)?;
-        if matches!(protocol, Protocol::Amqp | Protocol::Http) {
+        if !matches!(protocol, Protocol::Kafka | Protocol::KafkaTls) {
             let why = format!("clients of {protocol} are not told where a node is; remove it");
             return Err(refused(why));
         }

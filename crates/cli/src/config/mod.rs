@@ -25,6 +25,7 @@ use weir_broker::{BROKER_SETTINGS, BrokerOptions, HostPort};
 use weir_log::journal::Position;
 use weir_model::NodeId;
 use weir_model::settings::TOPIC_SETTINGS;
+use weir_socket::TlsFiles;
 
 pub use error::ConfigError;
 pub use listeners::{Endpoint, Listener, Protocol};
@@ -37,6 +38,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// What to listen on.
     pub listeners: Vec<Listener>,
+    /// Whether listeners that other machines can reach are meant although nobody has to authenticate.
+    pub insecure: bool,
+    /// Certificates of listeners over TLS.
+    pub tls: Option<TlsFiles>,
     /// What clients of a protocol are told of this node, where it differs from their connection.
     pub advertised: BTreeMap<Protocol, Endpoint>,
     /// This node's id, if it was given.
@@ -106,13 +111,21 @@ impl Config {
                 "no listener is given; name at least one, as in --listen kafka=127.0.0.1:9092",
             ));
         }
-        if !settings.switch("insecure") {
-            listeners.iter().try_for_each(Listener::refuse_beyond_loopback)?;
+        let tls = tls_files(settings)?;
+        if let Some(listener) = listeners.iter().find(|listener| listener.protocol.is_tls())
+            && tls.is_none()
+        {
+            return Err(ConfigError::refused(format!(
+                "the listener {}={} needs a certificate; give --tls-certificate and --tls-key",
+                listener.protocol, listener.address
+            )));
         }
         let advertised = listeners::parse_advertised(settings.list("advertise"), &listeners)?;
         Ok(Config {
             data_dir: data_dir(settings)?,
             listeners,
+            insecure: settings.switch("insecure"),
+            tls,
             node_id: settings.given("node-id").map(|_| NodeId(settings.number("node-id") as u64)),
             shards: settings.given("shards").map(|_| settings.number("shards") as u32),
             log: LogOptions {
@@ -138,6 +151,16 @@ impl Config {
                 disk_reserve_bytes: settings.number("disk-reserve-bytes") as u64,
             },
         })
+    }
+}
+
+fn tls_files(settings: &Settings) -> Result<Option<TlsFiles>, ConfigError> {
+    let file = |key: &str| Some(settings.text(key)).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match (file("tls-certificate"), file("tls-key"), file("tls-client-ca")) {
+        (None, None, None) => Ok(None),
+        (Some(certificate), Some(key), client_ca) => Ok(Some(TlsFiles { certificate, key, client_ca })),
+        (None, _, _) => Err(ConfigError::refused("TLS needs a certificate; give --tls-certificate")),
+        (_, None, _) => Err(ConfigError::refused("TLS needs the certificate's key; give --tls-key")),
     }
 }
 
@@ -200,6 +223,7 @@ fn broker_options(
             .map_err(|error| ConfigError::value(setting.key.name, &setting.source, &error.why))?;
     }
     options.check().map_err(|error| ConfigError::refused(error.to_string()))?;
+    options.access.loopback_users = settings.list("loopback-users").map(str::to_owned).collect();
     options.advertised = advertised
         .iter()
         .map(|(protocol, endpoint)| {

@@ -15,8 +15,16 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 const DEPTH_MAX: usize = 8;
 
 /// Variables with our prefix that are read by other parts of the binary than this one.
-const OTHER_VARIABLES: &[&str] =
-    &["WEIR_CONFIG", "WEIR_SERVER", "WEIR_BOOTSTRAP", "WEIR_CONTEXT", "WEIR_CONTEXTS", "WEIR_OUTPUT"];
+const OTHER_VARIABLES: &[&str] = &[
+    "WEIR_CONFIG",
+    "WEIR_SERVER",
+    "WEIR_BOOTSTRAP",
+    "WEIR_CONTEXT",
+    "WEIR_CONTEXTS",
+    "WEIR_OUTPUT",
+    "WEIR_USER",
+    "WEIR_PASSWORD",
+];
 
 /// The short name for the log's level.
 const LOG_VARIABLE: &str = "WEIR_LOG";

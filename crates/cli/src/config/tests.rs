@@ -183,21 +183,42 @@ fn a_log_level_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_listener_beyond_loopback_has_to_be_meant() {
+fn a_listener_beyond_loopback_is_told_from_others() {
+    let words = |listen: &str| {
+        let listeners = config(&[flags(&[("listen", listen)])]).unwrap().listeners;
+        let refused = listeners.iter().try_for_each(crate::config::Listener::refuse_beyond_loopback);
+        refused.map_err(|error| error.to_string())
+    };
     assert_eq!(
-        refused(&[("listen", "kafka=0.0.0.0:9092")]),
+        words("kafka=0.0.0.0:9092").unwrap_err(),
         "the listener kafka=0.0.0.0:9092 can be reached by other machines and nobody has to authenticate \
-         there; add --insecure if that is meant, or listen on 127.0.0.1"
+         there; create a user first (`weir user create`), add --insecure if that is meant, or listen on 127.0.0.1"
     );
-    assert!(config(&[flags(&[("listen", "kafka=0.0.0.0:9092"), ("insecure", "true")])]).is_ok());
-    assert!(config(&[flags(&[("listen", "kafka=[::1]:9092,http=127.8.0.1:0")])]).is_ok());
+    assert_eq!(words("kafka=[::1]:9092,http=127.8.0.1:0"), Ok(()));
+    // The default user may come from the same machine only, and everybody says who they are.
+    assert_eq!(words("amqp=0.0.0.0:5672"), Ok(()));
+}
+
+#[test]
+fn listeners_over_tls_need_a_certificate_and_its_key() {
+    assert_eq!(
+        refused(&[("listen", "amqps=127.0.0.1:5671")]),
+        "the listener amqps=127.0.0.1:5671 needs a certificate; give --tls-certificate and --tls-key"
+    );
+    assert_eq!(refused(&[("tls-certificate", "c.pem")]), "TLS needs the certificate's key; give --tls-key");
+    assert_eq!(refused(&[("tls-client-ca", "c.pem")]), "TLS needs a certificate; give --tls-certificate");
+    let listen = ("listen", "kafka+tls=127.0.0.1:0,https=127.0.0.1:0");
+    let config = config(&[flags(&[listen, ("tls-certificate", "c.pem"), ("tls-key", "k.pem")])]).unwrap();
+    assert!(config.listeners.iter().all(|listener| listener.protocol.is_tls()));
+    assert_eq!(config.tls.unwrap().client_ca, None);
 }
 
 #[test]
 fn protocols_are_served_or_refused_by_name() {
     assert_eq!(
         refused(&[("listen", "openwire=127.0.0.1:61616")]),
-        "listen 'openwire=127.0.0.1:61616': the protocol openwire is not served by this version; these are: kafka, amqp, http"
+        "listen 'openwire=127.0.0.1:61616': the protocol openwire is not served by this version; these are: kafka, \
+         kafka+tls, amqp, amqps, amqp-management, http, https"
     );
     assert_eq!(
         refused(&[("listen", "kafak=127.0.0.1:9092")]),

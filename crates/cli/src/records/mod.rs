@@ -62,5 +62,8 @@ async fn connect(bootstrap: &BootstrapArgs) -> Result<Client, Failure> {
     if options.client_id == ClientOptions::CLIENT_ID {
         options.client_id = "weir-cli".to_owned();
     }
+    options.credentials = bootstrap
+        .credentials()?
+        .map(|known| weir_client::Credentials { user: known.user, password: known.password });
     Ok(Client::with_options(options).await?)
 }

@@ -54,9 +54,8 @@ fn a_bad_configuration_is_one_sentence_and_status_64() {
             "weir: unexpected argument '--num.partition' found; did you mean --num.partitions?\n",
         ),
         (
-            &["config", "show", "--listen", "kafka=0.0.0.0:0"],
-            "weir: the listener kafka=0.0.0.0:0 can be reached by other machines and nobody has to authenticate \
-             there; add --insecure if that is meant, or listen on 127.0.0.1\n",
+            &["config", "show", "--listen", "kafka+tls=127.0.0.1:0"],
+            "weir: the listener kafka+tls=127.0.0.1:0 needs a certificate; give --tls-certificate and --tls-key\n",
         ),
         (&["confg"], "weir: unrecognized subcommand 'confg'; did you mean config?\n"),
     ] {

@@ -5,4 +5,5 @@ mod docs;
 mod sdk;
 mod serve;
 mod support;
+mod users;
 mod verbs;

@@ -129,7 +129,8 @@ fn what_later_versions_serve_is_refused_with_a_sentence() {
     for (flags, sentence) in [
         (
             ["--listen", "openwire=127.0.0.1:0"],
-            "weir: listen 'openwire=127.0.0.1:0': the protocol openwire is not served by this version; these are: kafka, amqp, http",
+            "weir: listen 'openwire=127.0.0.1:0': the protocol openwire is not served by this version; these are: kafka, \
+             kafka+tls, amqp, amqps, amqp-management, http, https",
         ),
         (
             ["--join", "127.0.0.1:9348"],

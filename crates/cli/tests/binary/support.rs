@@ -118,7 +118,8 @@ impl Server {
         Server::run(dir, &["--listen", &format!("kafka=127.0.0.1:{port}"), "--listen", "http=127.0.0.1:0"])
     }
 
-    fn run(dir: &Path, flags: &[&str]) -> Server {
+    /// Starts one with these flags.
+    pub fn run(dir: &Path, flags: &[&str]) -> Server {
         let args = [&["serve", "--data-dir", "data"], flags].concat();
         let mut child = weir(dir, &args)
             .stdin(Stdio::null())

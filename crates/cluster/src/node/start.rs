@@ -124,6 +124,7 @@ pub(super) async fn start(
         journal: Arc::clone(&shared.queue),
         segments: Arc::clone(&segments),
         status: Arc::clone(&shared.status),
+        space: Arc::clone(&space),
         stop,
         workers: Mutex::default(),
     };

@@ -95,6 +95,10 @@ struct Queue {
 
 const OWNER: OwnerId = OwnerId(1);
 
+fn size_of(offset: Offset) -> u64 {
+    10 + offset as u64 % 3
+}
+
 fn consumer(owner: OwnerId, credit: u32) -> NewConsumer {
     NewConsumer { owner, credit: Some(credit), priority: 0, exclusive: false, settled: false, gate: None }
 }
@@ -114,12 +118,35 @@ impl Queue {
         for (number, log) in &self.lanes {
             self.dispatcher.add_lane(*number, log.start());
         }
+        self.size();
     }
 
     fn append(&mut self, lane: LaneNumber, count: Offset) {
         let log = self.lanes.get_mut(&lane).unwrap();
         log.end += count;
         self.dispatcher.appended(lane, log.end);
+        self.size();
+    }
+
+    fn size(&mut self) {
+        while let Some(Place { lane, offset }) = self.dispatcher.wants_sizes() {
+            let log = &self.lanes[&lane];
+            let next = (offset + 5).min(log.end);
+            let there = (offset..next).filter(|at| log.note(*at).is_some());
+            self.dispatcher.size(lane, there.map(|at| (at, size_of(at))).collect::<Vec<_>>(), next);
+        }
+    }
+
+    /// What waits, by the replicated state and who has what.
+    fn ready_bytes(&self, leased: &BTreeMap<Place, OwnerId>) -> u64 {
+        let lanes = self.lanes.iter().flat_map(|(lane, log)| {
+            (0..log.end).filter(|offset| {
+                let dead = log.marks.get(offset).is_some_and(|marks| marks.dead.is_some());
+                let place = Place { lane: *lane, offset: *offset };
+                !dead && !log.settled.contains(offset) && !leased.contains_key(&place)
+            })
+        });
+        lanes.map(size_of).sum()
     }
 
     fn commit(&mut self) {
@@ -365,13 +392,13 @@ fn dropping_takes_what_comes_first_read_or_not() {
     let mut queue = Queue::new(options, 2);
     queue.append(1, 3);
     queue.append(0, 20);
-    queue.dispatcher.drop_first(12);
+    queue.dispatcher.drop_over(Some(11), None);
     assert_eq!((queue.dispatcher.ready(), queue.dispatcher.take_dead(100).len()), (11, 12));
     let id = queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
     let seen: Vec<_> = queue.run().iter().map(|d| (d.place.lane, d.place.offset)).collect();
     assert_eq!(seen, [(1, 0), (1, 1), (1, 2), (0, 12)]);
     queue.settle(12, RELEASE);
-    queue.dispatcher.drop_first(2);
+    queue.dispatcher.drop_over(Some(queue.dispatcher.ready() - 2), None);
     queue.dispatcher.add_credit(id, 1);
     assert_eq!(queue.offsets(), [14]);
 }
@@ -440,6 +467,7 @@ enum Step {
     CloseOwner(u64),
     Get(u64),
     Drop(u64),
+    DropBytes(u64),
     Purge,
     Bury,
     Wait(TimestampMs),
@@ -458,6 +486,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u64..4).prop_map(Step::CloseOwner),
         2 => (0u64..4).prop_map(Step::Get),
         1 => (1u64..4).prop_map(Step::Drop),
+        1 => (0u64..200).prop_map(Step::DropBytes),
         1 => Just(Step::Purge),
         2 => Just(Step::Bury),
         1 => (1i64..20).prop_map(Step::Wait),
@@ -472,10 +501,12 @@ proptest! {
         steps in proptest::collection::vec(step(), 1..80),
         returns_in_turn in any::<bool>(),
         dead_letters in any::<bool>(),
+        sized in any::<bool>(),
         failures_max in proptest::option::of(0u16..3),
         expiring in proptest::collection::btree_map(0i64..60, 0i64..60, 0..8),
     ) {
-        let options = Options { returns_in_turn, dead_letters, failures_max, leased_max: 12, ..Options::default() };
+        let options =
+            Options { returns_in_turn, dead_letters, sized, failures_max, leased_max: 12, ..Options::default() };
         let mut queue = Queue::new(options, 2);
         for log in queue.lanes.values_mut() {
             log.expiring = expiring.clone();
@@ -513,7 +544,14 @@ proptest! {
                         }
                     }
                 },
-                Step::Drop(count) => queue.dispatcher.drop_first(count),
+                Step::Drop(count) => {
+                    let ready = queue.dispatcher.ready();
+                    queue.dispatcher.drop_over(Some(ready.saturating_sub(count)), None);
+                }
+                Step::DropBytes(max) => {
+                    queue.dispatcher.drop_over(None, sized.then_some(max));
+                    prop_assert!(!sized || queue.dispatcher.ready_bytes() <= max);
+                }
                 Step::Purge => {
                     let ready = queue.dispatcher.ready();
                     prop_assert_eq!(queue.dispatcher.purge(), ready);
@@ -547,6 +585,9 @@ proptest! {
                 .map(|log| log.marks.values().filter(|marks| marks.dead.is_some()).count()).sum();
             let unsettled: usize = queue.lanes.values().map(Log::unsettled).sum();
             prop_assert_eq!(queue.dispatcher.ready() as usize + leased.len() + dead, unsettled);
+            if sized {
+                prop_assert_eq!(queue.dispatcher.ready_bytes(), queue.ready_bytes(&leased));
+            }
         }
         // In the end everybody gives back what he has, and one who takes everything gets all that is left.
         for owner in 0..4 {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use weir_model::batch::BatchBuilder;
+use weir_model::access::{AccessChange, NamespaceMeta, PermissionMeta, TopicPermissionMeta, UserMeta};
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
 use weir_model::entry::Entry;
 use weir_model::settings::PartitionSettings;
@@ -26,6 +27,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 
 /// One of each kind.
 pub(super) fn commands() -> Vec<Command> {
+    let change = |change| Command::ChangeAccess { change };
     let topic_id = TopicId([9; 16]);
     let partition = PartitionId(5);
     let settings = PartitionSettings::default;
@@ -58,6 +60,25 @@ pub(super) fn commands() -> Vec<Command> {
         Command::AddPartitions { topic_id, expected: 1, placement: vec![ShardId(2)] },
         Command::ConfigureTopic { topic_id, config },
         Command::AllocateProducerIds { count: 10 },
+        change(AccessChange::PutNamespace {
+            namespace: NamespaceMeta { name: "shop".into(), ..NamespaceMeta::default() },
+            new: true,
+        }),
+        change(AccessChange::PutUser {
+            user: UserMeta { name: "ann".into(), ..UserMeta::initial() },
+            new: true,
+        }),
+        change(AccessChange::PutPermission { permission: PermissionMeta::everything("ann", "shop") }),
+        change(AccessChange::PutTopicPermission {
+            permission: TopicPermissionMeta {
+                user: "ann".into(),
+                namespace: "shop".into(),
+                exchange: "amq.topic".into(),
+                write: "^a".into(),
+                read: "^b".into(),
+            },
+        }),
+        change(AccessChange::DeleteUser { name: "bob".into() }),
         Command::OpenPartition { partition, settings: settings(), epoch_base: 2 },
         Command::ConfigurePartition { partition, settings: settings() },
         Command::Append { partition, batch: batch.clone() },

@@ -5,6 +5,7 @@ mod groups;
 mod log;
 mod queues;
 mod topics;
+mod users;
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post, put};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -37,6 +38,12 @@ pub(crate) fn routes() -> Router<Arc<Front>> {
         .route("/queues/{name}/records", get(queues::browse))
         .route("/queues/{name}/redrive", post(queues::redrive))
         .route("/log", get(log::list))
+        .route("/users", get(users::list).post(users::create))
+        .route("/users/{name}", get(users::describe).patch(users::alter).delete(users::delete))
+        .route("/users/{name}/permissions", put(users::grant).delete(users::revoke))
+        .route("/users/{name}/topic-permissions", put(users::grant_topics).delete(users::revoke_topics))
+        .route("/namespaces", get(users::namespaces).post(users::create_namespace))
+        .route("/namespaces/{name}", delete(users::delete_namespace))
 }
 
 /// Reads a body as JSON.

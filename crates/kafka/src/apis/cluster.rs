@@ -12,32 +12,9 @@ use crate::session::Call;
 /// `endpoint_type` of a client that asks for brokers.
 const ENDPOINT_BROKERS: i8 = 1;
 
-/// What a client may do to the cluster while there are no permissions: everything that Kafka lists
-/// (create, alter, describe, cluster action, describe and alter configs, idempotent write).
-const CLUSTER_OPERATIONS: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
-/// Likewise to a topic (read, write, create, delete, alter, describe, describe and alter configs).
-pub(super) const TOPIC_OPERATIONS: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
-/// Likewise to a group (read, delete, describe).
-pub(super) const GROUP_OPERATIONS: i32 = bits(&[3, 6, 8]);
-
-const fn bits(operations: &[u32]) -> i32 {
-    let mut set = 0;
-    let mut index = 0;
-    while index < operations.len() {
-        set |= 1 << operations[index];
-        index += 1;
-    }
-    set
-}
-
 /// The operations in answer to whether they were asked for.
-pub(super) fn operations(asked: bool, all: i32) -> i32 {
-    if asked { all } else { i32::MIN }
-}
-
-/// What may be done to the cluster, in answer to whether it was asked for.
-pub(super) fn cluster_operations(asked: bool) -> i32 {
-    operations(asked, CLUSTER_OPERATIONS)
+pub(super) fn operations(asked: bool, all: impl FnOnce() -> i32) -> i32 {
+    if asked { all() } else { i32::MIN }
 }
 
 /// A node's id as Kafka has it.
@@ -89,6 +66,14 @@ pub(crate) async fn describe(call: Call, request: DescribeClusterRequest) -> Des
             ..Default::default()
         };
     }
+    if !call.is_known() {
+        call.count_error();
+        return DescribeClusterResponse {
+            error_code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            error_message: Some(KafkaStr::from_static("the client has to authenticate")),
+            ..Default::default()
+        };
+    }
     let cluster = call.front.broker.cluster();
     let brokers = endpoints(&call).into_iter().map(|endpoint| DescribeClusterBroker {
         broker_id: endpoint.node_id,
@@ -100,7 +85,9 @@ pub(crate) async fn describe(call: Call, request: DescribeClusterRequest) -> Des
         cluster_id: KafkaStr::from(&cluster.cluster_id),
         controller_id: cluster.controller.map_or(-1, kafka_id),
         brokers: brokers.collect(),
-        cluster_authorized_operations: cluster_operations(request.include_cluster_authorized_operations),
+        cluster_authorized_operations: operations(request.include_cluster_authorized_operations, || {
+            call.cluster_operations()
+        }),
         ..Default::default()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_broker::{ConfigEntry, ConfigSource, SettingKind, Topic};
+use weir_broker::{Action, ConfigEntry, ConfigSource, SettingKind, Topic};
 use weir_kafka_wire::messages::describe_configs::{
     DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
 };
@@ -82,9 +82,15 @@ pub(crate) async fn describe(call: Call, request: DescribeConfigsRequest) -> Des
 fn entries(call: &Call, resource: &DescribeConfigsResource) -> Result<Vec<ConfigEntry>, Failure> {
     let broker = &call.front.broker;
     match resource.resource_type {
-        TOPIC => Ok(broker.describe_topic(&*find_topic(call, &resource.resource_name)?)),
+        TOPIC => {
+            if !call.may_know(&resource.resource_name) {
+                call.check_topic(Action::Read, &resource.resource_name)?;
+            }
+            Ok(broker.describe_topic(&*find_topic(call, &resource.resource_name)?))
+        }
         BROKER if resource.resource_name.is_empty() => Ok(Vec::new()),
         BROKER => {
+            call.check_cluster()?;
             let own = kafka_id(broker.cluster().node_id);
             match resource.resource_name.parse::<i32>() {
                 Ok(id) if id == own => Ok(broker.describe_broker()),
@@ -154,8 +160,12 @@ async fn replace(
 /// The topic that a resource names; nothing else can be altered while the broker runs.
 fn alterable(call: &Call, resource_type: i8, name: &KafkaStr) -> Result<Arc<Topic>, Failure> {
     match resource_type {
-        TOPIC => find_topic(call, name),
+        TOPIC => {
+            call.check_topic(Action::Configure, name)?;
+            find_topic(call, name)
+        }
         BROKER => {
+            call.check_cluster()?;
             let why = "a broker's settings are read when it starts; change its configuration and restart it";
             Err(Failure::new(ErrorCode::INVALID_REQUEST, why))
         }

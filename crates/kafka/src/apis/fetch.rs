@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_broker::{FetchWait, FileRange, PartitionRef, Piece, Topic};
+use weir_broker::{Action, FetchWait, FileRange, PartitionRef, Piece, Topic};
 use weir_kafka_wire::messages::fetch::{EpochEndOffset, PartitionData};
 use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Gap, Records};
 use weir_model::TopicId;
@@ -77,10 +77,7 @@ fn look_up(call: &Call, wanted: Vec<Wanted>) -> Vec<Looked> {
         let topic = match &last {
             Some((name, topic)) if *name == wanted.topic => topic.clone(),
             _ => {
-                let topic = match &wanted.topic {
-                    TopicRef::Name(name) => broker.topic(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
-                    TopicRef::Id(id) => broker.topic_by_id(TopicId(id.0)).ok_or(ErrorCode::UNKNOWN_TOPIC_ID),
-                };
+                let topic = find_topic(call, &wanted.topic);
                 last = Some((wanted.topic.clone(), topic.clone()));
                 topic
             }
@@ -91,6 +88,25 @@ fn look_up(call: &Call, wanted: Vec<Wanted>) -> Vec<Looked> {
         all.push(Looked { wanted, partition });
     }
     all
+}
+
+fn find_topic(call: &Call, topic: &TopicRef) -> Result<Arc<Topic>, ErrorCode> {
+    let broker = &call.front.broker;
+    let may_read = |name: &str| match call.may(Action::Read, name) {
+        true => Ok(()),
+        false => Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED),
+    };
+    match topic {
+        TopicRef::Name(name) => {
+            may_read(name)?;
+            broker.topic(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        }
+        TopicRef::Id(id) => {
+            let topic = broker.topic_by_id(TopicId(id.0)).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
+            may_read(topic.name())?;
+            Ok(topic)
+        }
+    }
 }
 
 async fn read_or_wait(call: &Call, request: &FetchRequest, looked: &[Looked]) -> Pass {

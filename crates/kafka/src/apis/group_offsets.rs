@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_broker::groups::{CommitRequest, CommittedOffset};
-use weir_broker::{GroupError, Topic};
+use weir_broker::{Action, GroupError, Topic};
 use weir_kafka_wire::messages::offset_commit::{
     OffsetCommitRequestTopic, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -33,11 +33,18 @@ const SEVERAL_GROUPS_FROM_VERSION: i16 = 8;
 /// First version of OffsetFetch with an error for the group as a whole.
 const GROUP_ERROR_FROM_VERSION: i16 = 2;
 
-/// The topic that a request names.
+/// The topic that a request names, if the client may read it.
 fn find(call: &Call, name: &KafkaStr, id: Uuid) -> Result<Arc<Topic>, ErrorCode> {
+    let may_read = |name: &str| match call.may(Action::Read, name) {
+        true => Ok(()),
+        false => Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED),
+    };
     if call.version >= TOPIC_IDS_FROM_VERSION {
-        call.front.broker.topic_by_id(TopicId(id.0)).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+        let topic = call.front.broker.topic_by_id(TopicId(id.0)).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
+        may_read(topic.name())?;
+        Ok(topic)
     } else {
+        may_read(name)?;
         call.front.broker.topic(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
     }
 }
@@ -67,7 +74,14 @@ pub(crate) async fn commit(call: Call, request: OffsetCommitRequest) -> OffsetCo
         instance_id: request.group_instance_id.map(String::from),
         offsets,
     };
-    match call.front.broker.commit_offsets(commit).await {
+    let committed = match call.check_group(Action::Read, &commit.group) {
+        Ok(()) => call.front.broker.commit_offsets(commit).await.map_err(|error| refused(&call, &error)),
+        Err(failure) => {
+            call.count_error();
+            Err(failure.code)
+        }
+    };
+    match committed {
         Ok(outcomes) => {
             for ((topic, partition), outcome) in places.into_iter().zip(outcomes) {
                 if let Err(error) = outcome {
@@ -76,8 +90,7 @@ pub(crate) async fn commit(call: Call, request: OffsetCommitRequest) -> OffsetCo
                 }
             }
         }
-        Err(error) => {
-            let code = refused(&call, &error);
+        Err(code) => {
             for (topic, partition) in places {
                 topics[topic].partitions[partition].error_code = code;
             }
@@ -167,6 +180,11 @@ fn failed_everywhere(
 
 async fn fetch_group(call: &Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
     let group_id = asked.group_id.clone();
+    if !call.may_know(&group_id) {
+        call.count_error();
+        let error_code = ErrorCode::GROUP_AUTHORIZATION_FAILED;
+        return OffsetFetchResponseGroup { group_id, error_code, ..Default::default() };
+    }
     let found = match asked.topics {
         Some(topics) => fetch_named(call, &asked.group_id, topics).await,
         None => fetch_everything(call, &asked.group_id).await,
@@ -198,7 +216,7 @@ async fn fetch_named(
         // A topic that is not known by name has no positions, which is no error; one that is not known
         // by id is.
         let missing = match &found {
-            Err(ErrorCode::UNKNOWN_TOPIC_ID) => ErrorCode::UNKNOWN_TOPIC_ID,
+            Err(code @ (ErrorCode::UNKNOWN_TOPIC_ID | ErrorCode::TOPIC_AUTHORIZATION_FAILED)) => *code,
             _ => ErrorCode::NONE,
         };
         let partitions = topic.partition_indexes.into_iter().map(|index| {
@@ -219,6 +237,9 @@ async fn fetch_everything(call: &Call, group: &str) -> Result<Vec<OffsetFetchRes
     for committed in call.front.broker.fetch_offsets(group, None).await? {
         // Positions in a topic that is being deleted are on their way out.
         let Some(topic) = call.front.broker.topic_by_id(committed.topic_id) else { continue };
+        if !call.may_know(topic.name()) {
+            continue;
+        }
         let answer = topics.entry(topic.id()).or_insert_with(|| OffsetFetchResponseTopics {
             name: KafkaStr::from(topic.name()),
             topic_id: Uuid(topic.id().0),
@@ -250,11 +271,16 @@ fn no_position(partition_index: i32, error_code: ErrorCode) -> OffsetFetchRespon
 }
 
 pub(crate) async fn delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse {
+    if let Err(failure) = call.check_group(Action::Configure, &request.group_id) {
+        call.count_error();
+        return OffsetDeleteResponse { error_code: failure.code, ..Default::default() };
+    }
     let mut asked = Vec::new();
     let mut places = Vec::new();
     let mut topics: Vec<OffsetDeleteResponseTopic> = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let found = call.front.broker.topic(&topic.name);
+        let may_read = call.may(Action::Read, &topic.name);
+        let found = call.front.broker.topic(&topic.name).filter(|_| may_read);
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
             let partition_index = partition.partition_index;
@@ -266,7 +292,10 @@ pub(crate) async fn delete(call: Call, request: OffsetDeleteRequest) -> OffsetDe
                 }
                 _ => {
                     call.count_error();
-                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                    match may_read {
+                        true => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+                        false => ErrorCode::TOPIC_AUTHORIZATION_FAILED,
+                    }
                 }
             };
             partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use weir_broker::GroupError;
 use weir_broker::groups::{self, GroupState};
+use weir_broker::{Action, GroupError};
 use weir_kafka_wire::messages::delete_groups::DeletableGroupResult;
 use weir_kafka_wire::messages::describe_groups::{DescribedGroup, DescribedGroupMember};
 use weir_kafka_wire::messages::find_coordinator::{Coordinator, key_type};
@@ -86,7 +86,8 @@ pub(crate) async fn find_coordinator(call: Call, request: FindCoordinatorRequest
 
 fn coordinator_of(call: &Call, kind: i8, key: &KafkaStr) -> Result<Endpoint, Failure> {
     match kind {
-        key_type::GROUP => {}
+        key_type::GROUP if call.may_know(key) => {}
+        key_type::GROUP => call.check_group(Action::Read, key)?,
         key_type::TRANSACTION => {
             // The code that makes every client give up at once; the words say why.
             let code = ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
@@ -114,7 +115,18 @@ fn coordinator_of(call: &Call, kind: i8, key: &KafkaStr) -> Result<Endpoint, Fai
     })
 }
 
+/// Refuses a group that the client may not be in.
+fn check_member(call: &Call, group: &str) -> Result<(), ErrorCode> {
+    call.check_group(Action::Read, group).map_err(|failure| {
+        call.count_error();
+        failure.code
+    })
+}
+
 pub(crate) async fn join(call: Call, request: JoinGroupRequest) -> JoinGroupResponse {
+    if let Err(error_code) = check_member(&call, &request.group_id) {
+        return JoinGroupResponse { error_code, member_id: request.member_id, ..Default::default() };
+    }
     let join = groups::JoinRequest {
         group: request.group_id.into(),
         member_id: request.member_id.to_string(),
@@ -175,6 +187,9 @@ fn host_as_kafka_writes_it(address: IpAddr) -> String {
 }
 
 pub(crate) async fn sync(call: Call, request: SyncGroupRequest) -> SyncGroupResponse {
+    if let Err(error_code) = check_member(&call, &request.group_id) {
+        return SyncGroupResponse { error_code, ..Default::default() };
+    }
     let sync = groups::SyncRequest {
         group: request.group_id.into(),
         generation: request.generation_id,
@@ -201,6 +216,9 @@ pub(crate) async fn sync(call: Call, request: SyncGroupRequest) -> SyncGroupResp
 }
 
 pub(crate) async fn heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse {
+    if let Err(error_code) = check_member(&call, &request.group_id) {
+        return HeartbeatResponse { error_code, ..Default::default() };
+    }
     let heartbeat = groups::HeartbeatRequest {
         group: request.group_id.into(),
         generation: request.generation_id,
@@ -215,6 +233,9 @@ pub(crate) async fn heartbeat(call: Call, request: HeartbeatRequest) -> Heartbea
 }
 
 pub(crate) async fn leave(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse {
+    if let Err(error_code) = check_member(&call, &request.group_id) {
+        return LeaveGroupResponse { error_code, ..Default::default() };
+    }
     let several = call.version >= SEVERAL_MEMBERS_FROM_VERSION;
     let leaving: Vec<(KafkaStr, Option<KafkaStr>)> = match several {
         true => request.members.into_iter().map(|one| (one.member_id, one.group_instance_id)).collect(),
@@ -255,6 +276,7 @@ pub(crate) async fn list(call: Call, request: ListGroupsRequest) -> ListGroupsRe
     };
     let groups = call.front.broker.list_groups().into_iter();
     let groups = groups
+        .filter(|group| call.may_know(&group.group))
         .filter(|group| any_of(&request.states_filter, group.state.name()))
         .filter(|_| any_of(&request.types_filter, CLASSIC))
         .map(|group| ListedGroup {
@@ -267,9 +289,18 @@ pub(crate) async fn list(call: Call, request: ListGroupsRequest) -> ListGroupsRe
 }
 
 pub(crate) async fn describe(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse {
-    let authorized_operations =
-        cluster::operations(request.include_authorized_operations, cluster::GROUP_OPERATIONS);
     let groups = request.groups.into_iter().map(|group_id| {
+        let authorized_operations =
+            cluster::operations(request.include_authorized_operations, || call.group_operations(&group_id));
+        if !call.may_know(&group_id) {
+            call.count_error();
+            return DescribedGroup {
+                error_code: ErrorCode::GROUP_AUTHORIZATION_FAILED,
+                group_id,
+                authorized_operations,
+                ..Default::default()
+            };
+        }
         let described = match call.front.broker.describe_group(&group_id) {
             Ok(described) => described,
             Err(error) => {
@@ -312,9 +343,15 @@ pub(crate) async fn describe(call: Call, request: DescribeGroupsRequest) -> Desc
 pub(crate) async fn delete(call: Call, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
     let mut results = Vec::with_capacity(request.groups_names.len());
     for group_id in request.groups_names {
-        let error_code = match call.front.broker.delete_group(&group_id).await {
-            Ok(()) => ErrorCode::NONE,
-            Err(error) => refused(&call, &error),
+        let error_code = match call.check_group(Action::Configure, &group_id) {
+            Err(failure) => {
+                call.count_error();
+                failure.code
+            }
+            Ok(()) => match call.front.broker.delete_group(&group_id).await {
+                Ok(()) => ErrorCode::NONE,
+                Err(error) => refused(&call, &error),
+            },
         };
         results.push(DeletableGroupResult { group_id, error_code });
     }

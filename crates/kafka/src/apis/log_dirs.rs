@@ -7,7 +7,7 @@ use weir_broker::Topic;
 use weir_kafka_wire::messages::describe_log_dirs::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
-use weir_kafka_wire::{DescribeLogDirsRequest, DescribeLogDirsResponse, KafkaStr};
+use weir_kafka_wire::{DescribeLogDirsRequest, DescribeLogDirsResponse, ErrorCode, KafkaStr};
 
 use crate::session::Call;
 
@@ -15,6 +15,13 @@ use crate::session::Call;
 const LOG_DIR: &str = "weir-data";
 
 pub(crate) async fn describe(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+    if call.check_cluster().is_err() {
+        call.count_error();
+        return DescribeLogDirsResponse {
+            error_code: ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+            ..Default::default()
+        };
+    }
     let broker = &call.front.broker;
     let topics: Vec<DescribeLogDirsTopic> = match request.topics {
         None => broker

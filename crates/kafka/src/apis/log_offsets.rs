@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_broker::{AdminError, ListedOffset, OffsetQuery, PartitionRef};
+use weir_broker::{Action, AdminError, ListedOffset, OffsetQuery, PartitionRef};
 use weir_kafka_wire::messages::delete_records::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult};
 use weir_kafka_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsTopicResponse, timestamp,
@@ -20,8 +20,11 @@ use crate::session::Call;
 /// `offset` of DeleteRecords that stands for everything there is.
 const UP_TO_HIGH_WATERMARK: i64 = -1;
 
-/// The partition of a topic by name.
+/// The partition of a topic by name, of which the client may know.
 fn find(call: &Call, topic: &KafkaStr, index: i32) -> Result<PartitionRef, ErrorCode> {
+    if !call.may_know(topic) {
+        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    }
     let topic = call.front.broker.topic(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
     call.front.broker.partition(&topic, index).map_err(|error| Failure::from(&error).code)
 }
@@ -148,6 +151,9 @@ async fn delete_before(call: &Call, topic: &KafkaStr, index: i32, offset: i64) -
         0.. => Some(offset),
         _ => return Err(ErrorCode::OFFSET_OUT_OF_RANGE),
     };
+    if !call.may(Action::Configure, topic) {
+        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    }
     let partition = find(call, topic, index)?;
     call.front.broker.delete_records(&partition, before).await.map_err(|error| match &error {
         // Asked of the partition's leader and not of the controller.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use weir_broker::{AdminError, LookupError, Topic};
+use weir_broker::{Action, AdminError, LookupError, Topic};
 use weir_kafka_wire::messages::metadata::{
     MetadataRequestTopic, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -31,6 +31,7 @@ pub(crate) async fn answer(call: Call, request: MetadataRequest) -> MetadataResp
         _ => {
             // Queues may have names that no Kafka client can say.
             let topics = broker.topics().into_iter().filter(|topic| check_topic_name(topic.name()).is_ok());
+            let topics = topics.filter(|topic| call.may_know(topic.name()));
             topics.map(|topic| describe(&call, &topic, with_operations)).collect()
         }
     };
@@ -46,8 +47,9 @@ pub(crate) async fn answer(call: Call, request: MetadataRequest) -> MetadataResp
         cluster_id: Some(KafkaStr::from(&cluster.cluster_id)),
         controller_id: cluster.controller.map_or(-1, cluster::kafka_id),
         topics,
-        cluster_authorized_operations: cluster::cluster_operations(
+        cluster_authorized_operations: cluster::operations(
             request.include_cluster_authorized_operations,
+            || call.cluster_operations(),
         ),
         ..Default::default()
     }
@@ -78,7 +80,9 @@ async fn one(
 ) -> MetadataResponseTopic {
     let refused = |code: ErrorCode, name: Option<KafkaStr>, topic_id: Uuid| {
         call.count_error();
-        let topic_authorized_operations = cluster::operations(with_operations, cluster::TOPIC_OPERATIONS);
+        let topic_authorized_operations = cluster::operations(with_operations, || {
+            call.topic_operations(name.as_deref().unwrap_or_default())
+        });
         MetadataResponseTopic {
             error_code: code,
             name,
@@ -89,8 +93,8 @@ async fn one(
     };
     if !asked.topic_id.is_zero() {
         return match call.front.broker.topic_by_id(TopicId(asked.topic_id.0)) {
-            Some(topic) => describe(call, &topic, with_operations),
-            None => refused(ErrorCode::UNKNOWN_TOPIC_ID, asked.name, asked.topic_id),
+            Some(topic) if call.may_know(topic.name()) => describe(call, &topic, with_operations),
+            _ => refused(ErrorCode::UNKNOWN_TOPIC_ID, asked.name, asked.topic_id),
         };
     }
     let Some(name) = asked.name else {
@@ -105,6 +109,9 @@ async fn one(
 /// The topic, made if that is wanted, allowed and done soon.
 async fn topic_or_create(call: &Call, name: &KafkaStr, may_create: bool) -> Result<Arc<Topic>, ErrorCode> {
     let broker = &call.front.broker;
+    if !call.may_know(name) {
+        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+    }
     if let Some(topic) = broker.topic(name) {
         return Ok(topic);
     }
@@ -113,6 +120,9 @@ async fn topic_or_create(call: &Call, name: &KafkaStr, may_create: bool) -> Resu
     }
     if !(may_create && broker.options().auto_create_topics) {
         return Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
+    if !call.may(Action::Configure, name) {
+        return Err(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
     }
     // A task of its own, because a client that goes away meanwhile must not leave half a topic waiting
     // for whoever asks next.
@@ -136,7 +146,9 @@ fn describe(call: &Call, topic: &Topic, with_operations: bool) -> MetadataRespon
         topic_id: Uuid(topic.id().0),
         is_internal: topic.is_internal(),
         partitions: partitions.collect(),
-        topic_authorized_operations: cluster::operations(with_operations, cluster::TOPIC_OPERATIONS),
+        topic_authorized_operations: cluster::operations(with_operations, || {
+            call.topic_operations(topic.name())
+        }),
         ..Default::default()
     }
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use weir_kafka_wire::ApiKey;
 
 use crate::pipeline::{Answer, Begun, Lane};
+use crate::sasl;
 use crate::session::{Call, run};
 
 mod api_versions;
@@ -26,6 +27,8 @@ pub(crate) struct Api {
     pub(crate) key: ApiKey,
     /// Which requests it may run beside.
     pub(crate) lane: Lane,
+    /// Whether it is also for clients that have not said who they are.
+    pub(crate) for_anybody: bool,
     /// Begins a request; the bytes are its body.
     pub(crate) begin: fn(Call, Bytes) -> Begun,
     /// Answers a version that is not served, where a layout exists that the client can read.
@@ -38,6 +41,7 @@ macro_rules! alone {
         Api {
             key: ApiKey::$key,
             lane: Lane::Alone,
+            for_anybody: false,
             begin: |call, body| run(call, body, $handler),
             refuse_version: None,
         }
@@ -49,10 +53,17 @@ pub(crate) const TABLE: &[Api] = &[
     Api {
         key: ApiKey::Produce,
         lane: Lane::Produce,
+        for_anybody: false,
         begin: produce::begin,
         refuse_version: Some(produce::refuse_version),
     },
-    Api { key: ApiKey::Fetch, lane: Lane::Wait, begin: fetch::begin, refuse_version: None },
+    Api {
+        key: ApiKey::Fetch,
+        lane: Lane::Wait,
+        for_anybody: false,
+        begin: fetch::begin,
+        refuse_version: None,
+    },
     alone!(ListOffsets, log_offsets::list),
     alone!(Metadata, metadata::answer),
     alone!(OffsetCommit, group_offsets::commit),
@@ -65,8 +76,16 @@ pub(crate) const TABLE: &[Api] = &[
     alone!(DescribeGroups, groups::describe),
     alone!(ListGroups, groups::list),
     Api {
+        key: ApiKey::SaslHandshake,
+        lane: Lane::Alone,
+        for_anybody: true,
+        begin: sasl::handshake,
+        refuse_version: None,
+    },
+    Api {
         key: ApiKey::ApiVersions,
         lane: Lane::Alone,
+        for_anybody: true,
         begin: |call, body| run(call, body, api_versions::answer),
         refuse_version: Some(api_versions::refuse_version),
     },
@@ -78,6 +97,13 @@ pub(crate) const TABLE: &[Api] = &[
     alone!(DescribeConfigs, configs::describe),
     alone!(AlterConfigs, configs::alter),
     alone!(DescribeLogDirs, log_dirs::describe),
+    Api {
+        key: ApiKey::SaslAuthenticate,
+        lane: Lane::Alone,
+        for_anybody: true,
+        begin: sasl::authenticate,
+        refuse_version: None,
+    },
     alone!(CreatePartitions, topics::create_partitions),
     alone!(DeleteGroups, groups::delete),
     alone!(IncrementalAlterConfigs, configs::alter_incrementally),

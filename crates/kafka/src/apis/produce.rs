@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_broker::{Acks, PartitionRef, Piece, Published, Publishing, Topic};
+use weir_broker::{Acks, Action, PartitionRef, Piece, Published, Publishing, Topic};
 use weir_kafka_wire::messages::produce::{
     PartitionProduceData, PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
 };
@@ -103,16 +103,21 @@ async fn enter_topic(call: &Call, data: TopicProduceData, acks: Acks, deadline: 
 }
 
 fn find_topic(call: &Call, data: &TopicProduceData) -> Result<Arc<Topic>, Failure> {
-    if call.version >= TOPIC_IDS_FROM_VERSION {
+    let topic = if call.version >= TOPIC_IDS_FROM_VERSION {
         call.front.broker.topic_by_id(TopicId(data.topic_id.0)).ok_or_else(|| {
             Failure::new(ErrorCode::UNKNOWN_TOPIC_ID, format!("there is no topic with id {}", data.topic_id))
-        })
+        })?
     } else {
+        call.check_topic(Action::Write, &data.name)?;
         call.front.broker.topic(&data.name).ok_or_else(|| {
             let why = format!("there is no topic '{}'", data.name);
             Failure::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, why)
-        })
+        })?
+    };
+    if call.version >= TOPIC_IDS_FROM_VERSION {
+        call.check_topic(Action::Write, topic.name())?;
     }
+    Ok(topic)
 }
 
 async fn enter_partition(

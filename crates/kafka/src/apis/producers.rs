@@ -14,6 +14,9 @@ pub(crate) async fn init(call: Call, request: InitProducerIdRequest) -> InitProd
         // The one code that every client takes for final. Any other that fits is retried for ever.
         return refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     }
+    if !call.is_known() {
+        return refused(ErrorCode::CLUSTER_AUTHORIZATION_FAILED);
+    }
     match call.front.broker.init_producer().await {
         Ok((producer_id, producer_epoch)) => {
             InitProducerIdResponse { producer_id, producer_epoch, ..Default::default() }

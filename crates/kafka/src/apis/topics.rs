@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_broker::{AdminError, CreateTopic, Topic};
+use weir_broker::{Action, AdminError, CreateTopic, Topic};
 use weir_kafka_wire::messages::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
 use weir_kafka_wire::messages::create_topics::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfigs, CreatableTopicResult,
@@ -59,6 +59,7 @@ fn named_twice(name: &KafkaStr) -> Failure {
 }
 
 async fn create_one(call: &Call, wanted: CreatableTopic, validate_only: bool) -> Result<Arc<Topic>, Failure> {
+    call.check_topic(Action::Configure, &wanted.name)?;
     let mut config = BTreeMap::new();
     for setting in &wanted.configs {
         let Some(value) = &setting.value else {
@@ -201,13 +202,24 @@ fn find_to_delete(call: &Call, asked: &DeleteTopicState) -> Result<Arc<Topic>, F
             ErrorCode::INVALID_REQUEST,
             "a topic is named by its name and by its id; use one",
         )),
-        Some(name) => broker.topic(name).ok_or_else(|| {
-            Failure::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("there is no topic '{name}'"))
-        }),
-        None => broker.topic_by_id(TopicId(asked.topic_id.0)).ok_or_else(|| {
-            let why = format!("there is no topic with id {}", asked.topic_id);
-            Failure::new(ErrorCode::UNKNOWN_TOPIC_ID, why)
-        }),
+        Some(name) => {
+            call.check_topic(Action::Configure, name)?;
+            broker.topic(name).ok_or_else(|| {
+                Failure::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, format!("there is no topic '{name}'"))
+            })
+        }
+        None => {
+            let unknown = || {
+                let why = format!("there is no topic with id {}", asked.topic_id);
+                Failure::new(ErrorCode::UNKNOWN_TOPIC_ID, why)
+            };
+            // Who may not know of it is not told its name either.
+            let topic =
+                broker.topic_by_id(TopicId(asked.topic_id.0)).filter(|topic| call.may_know(topic.name()));
+            let topic = topic.ok_or_else(unknown)?;
+            call.check_topic(Action::Configure, topic.name())?;
+            Ok(topic)
+        }
     }
 }
 
@@ -239,6 +251,7 @@ pub(crate) async fn create_partitions(
 }
 
 async fn raise_one(call: &Call, wanted: &CreatePartitionsTopic, validate_only: bool) -> Result<(), Failure> {
+    call.check_topic(Action::Configure, &wanted.name)?;
     let broker = &call.front.broker;
     let topic = broker
         .topic(&wanted.name)

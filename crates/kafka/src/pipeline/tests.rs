@@ -20,7 +20,7 @@ fn held() -> (oneshot::Sender<&'static str>, Begun) {
 /// The text of the next answer whose turn it is.
 fn next(pipeline: &mut Pipeline) -> Option<String> {
     pipeline.next_answer().map(|answer| match answer {
-        Answer::Frame(pieces, _) => {
+        Answer::Frame(pieces, _) | Answer::Last(pieces, _) => {
             let bytes = pieces.into_iter().map(|piece| match piece {
                 Piece::Memory(bytes) => bytes,
                 Piece::Stored(range) => panic!("{range:?} in an answer of text"),

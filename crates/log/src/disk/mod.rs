@@ -18,6 +18,7 @@ mod error;
 mod lock;
 mod range;
 mod real;
+mod release;
 mod sim;
 mod system;
 #[cfg(test)]
@@ -72,6 +73,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn create_dir_all(&self, path: &Path) -> Result<(), DiskError>;
     /// Removes a file's name. Open handles keep working.
     fn remove_file(&self, path: &Path) -> Result<(), DiskError>;
+    /// Removes a file that nobody has open. The space of a large one may be given back a little later, so that nobody
+    /// waits for that.
+    fn remove_unused_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.remove_file(path)
+    }
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<(), DiskError>;
     /// Renames a file within one directory, replacing what has the new name.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::release::{LARGE_BYTES, release};
 use super::{DirEntry, Disk, DiskError, DiskErrorKind, File, OpenMode, system};
 
 /// Slices that one system call takes (`IOV_MAX` on Linux).
@@ -96,6 +97,16 @@ impl Disk for RealDisk {
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         fs::remove_file(path).map_err(failed("remove", path))
+    }
+
+    fn remove_unused_file(&self, path: &Path) -> Result<(), DiskError> {
+        let opened = fs::OpenOptions::new().write(true).open(path);
+        let large = opened.ok().filter(|file| file.metadata().is_ok_and(|now| now.len() > LARGE_BYTES));
+        self.remove_file(path)?;
+        if let Some(file) = large {
+            release(file);
+        }
+        Ok(())
     }
 
     fn remove_dir(&self, path: &Path) -> Result<(), DiskError> {

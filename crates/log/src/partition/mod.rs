@@ -204,7 +204,7 @@ impl PartitionLog {
     pub fn unlink_retired(&mut self, durable: Ticket) -> Result<usize, PartitionError> {
         let disk = Arc::clone(self.shared.handles.disk());
         while let Some(path) = self.aside.last() {
-            remove_if_there(disk.remove_file(path))?;
+            remove_if_there(disk.remove_unused_file(path))?;
             self.aside.pop();
             self.dir_dirty = true;
         }
@@ -218,7 +218,7 @@ impl PartitionLog {
             }
             segment.forget_handles(&self.shared.handles);
             for kind in FileKind::ALL {
-                remove_if_there(disk.remove_file(&segment.path(kind)))?;
+                remove_if_there(disk.remove_unused_file(&segment.path(kind)))?;
             }
             self.dir_dirty = true;
             self.retired.swap_remove(index);

@@ -12,6 +12,7 @@
 //! topic permission  = user str, namespace str, exchange str, write str, read str
 //! ```
 
+mod change;
 mod namespace;
 mod permission;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod user;
 
 use std::sync::Arc;
 
+pub use change::AccessChange;
 pub use namespace::{NamespaceLimits, NamespaceMeta};
 pub use permission::{PermissionMeta, TopicPermissionMeta};
 pub use user::{PasswordAlgorithm, PasswordHash, UserLimits, UserMeta};
@@ -59,7 +61,7 @@ pub const QUEUE_TYPE_BYTES_MAX: usize = 255;
 /// Forms in which one user's password is kept: each protocol may need another.
 pub const PASSWORD_FORMS_MAX: usize = 4;
 
-/// Longest stored form of a password, in bytes; the longest that is known takes 132.
+/// Longest stored form of a password, in bytes; the longest that is known takes 196.
 pub const PASSWORD_HASH_BYTES_MAX: usize = 256;
 
 /// Everything that is stored about access.

@@ -74,6 +74,34 @@ fn everything_comes_back_as_it_went() {
     assert_eq!(decoded(encoded(|out| meta.encode(out)), TopicPermissionMeta::decode), Ok(meta));
 }
 
+fn changes() -> Vec<AccessChange> {
+    let (user_name, namespace_name) = ("ann".to_owned(), "shop".to_owned());
+    let delete_topic = |exchange: Option<&str>| AccessChange::DeleteTopicPermission {
+        user: user_name.clone(),
+        namespace: namespace_name.clone(),
+        exchange: exchange.map(str::to_owned),
+    };
+    vec![
+        AccessChange::PutNamespace { namespace: namespace(), new: true },
+        AccessChange::DeleteNamespace { name: namespace_name.clone() },
+        AccessChange::PutUser { user: user(), new: false },
+        AccessChange::DeleteUser { name: user_name.clone() },
+        AccessChange::PutPermission { permission: permission() },
+        AccessChange::DeletePermission { user: user_name.clone(), namespace: namespace_name.clone() },
+        AccessChange::PutTopicPermission { permission: topic_permission() },
+        delete_topic(Some("amq.topic")),
+        delete_topic(None),
+    ]
+}
+
+#[test]
+fn every_change_comes_back_as_it_went() {
+    for change in changes() {
+        assert_eq!(decoded(encoded(|out| change.encode(out)), AccessChange::decode), Ok(change));
+    }
+    assert!(decoded(encoded(|out| out.u8(99)), AccessChange::decode).is_err());
+}
+
 #[test]
 fn the_encoding_stays_as_it_is() {
     let meta = UserMeta {
@@ -127,6 +155,9 @@ proptest! {
             bytes.truncate(cut);
             Bytes::from(bytes)
         };
+        for change in changes() {
+            let _ = decoded(damaged(encoded(|out| change.encode(out))), AccessChange::decode);
+        }
         let _ = decoded(damaged(encoded(|out| namespace().encode(out))), NamespaceMeta::decode);
         let _ = decoded(damaged(encoded(|out| user().encode(out))), UserMeta::decode);
         let _ = decoded(damaged(encoded(|out| permission().encode(out))), PermissionMeta::decode);

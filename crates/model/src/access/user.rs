@@ -59,6 +59,8 @@ pub enum PasswordAlgorithm {
     /// What SCRAM-SHA-256 keeps (RFC 5802, RFC 7677): iterations as a little-endian u32, 32 bytes of
     /// stored key, 32 bytes of server key, then the salt.
     ScramSha256,
+    /// What SCRAM-SHA-512 keeps, laid out alike with keys of 64 bytes.
+    ScramSha512,
 }
 
 impl UserMeta {
@@ -126,11 +128,12 @@ impl fmt::Debug for PasswordHash {
 
 impl PasswordAlgorithm {
     /// Every algorithm.
-    pub const ALL: [PasswordAlgorithm; 4] = [
+    pub const ALL: [PasswordAlgorithm; 5] = [
         PasswordAlgorithm::RabbitSha256,
         PasswordAlgorithm::RabbitSha512,
         PasswordAlgorithm::RabbitMd5,
         PasswordAlgorithm::ScramSha256,
+        PasswordAlgorithm::ScramSha512,
     ];
 
     /// Its name in definitions: RabbitMQ's `hashing_algorithm` where RabbitMQ has it.
@@ -140,6 +143,7 @@ impl PasswordAlgorithm {
             PasswordAlgorithm::RabbitSha512 => "rabbit_password_hashing_sha512",
             PasswordAlgorithm::RabbitMd5 => "rabbit_password_hashing_md5",
             PasswordAlgorithm::ScramSha256 => "weir_password_hashing_scram_sha256",
+            PasswordAlgorithm::ScramSha512 => "weir_password_hashing_scram_sha512",
         }
     }
 
@@ -155,6 +159,7 @@ impl PasswordAlgorithm {
             PasswordAlgorithm::RabbitSha512 => 2,
             PasswordAlgorithm::RabbitMd5 => 3,
             PasswordAlgorithm::ScramSha256 => 16,
+            PasswordAlgorithm::ScramSha512 => 17,
         }
     }
 }

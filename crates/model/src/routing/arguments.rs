@@ -126,6 +126,13 @@ fn decode_value(reader: &mut Reader, levels: usize) -> Result<ArgumentValue, Dec
     })
 }
 
+/// Whether a floating-point number is exactly this whole one.
+fn is_whole(number: f64, whole: i64) -> bool {
+    // Every f64 of at least 2^53 is whole, and one below 2^63 is an i64 exactly.
+    let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
+    fits && number.fract() == 0.0 && number as i64 == whole
+}
+
 impl ArgumentValue {
     /// A floating-point number.
     pub fn float(value: f64) -> ArgumentValue {
@@ -158,6 +165,10 @@ impl ArgumentValue {
             (ArgumentValue::Integer(number), ArgumentValue::Timestamp(seconds))
             | (ArgumentValue::Timestamp(seconds), ArgumentValue::Integer(number)) => {
                 u64::try_from(*number) == Ok(*seconds)
+            }
+            (ArgumentValue::Integer(whole), ArgumentValue::Float(bits))
+            | (ArgumentValue::Float(bits), ArgumentValue::Integer(whole)) => {
+                is_whole(f64::from_bits(*bits), *whole)
             }
             _ => self == other,
         }

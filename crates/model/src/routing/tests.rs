@@ -163,13 +163,17 @@ fn values_are_equal_where_they_are_to_rabbitmq() {
         (integer(1), integer(1)),
         (integer(1), ArgumentValue::Timestamp(1)),
         (float(0.5), float(0.5)),
+        (integer(1), float(1.0)),
+        (integer(i64::MIN), float(-9_223_372_036_854_775_808.0)),
         (ArgumentValue::text("a"), ArgumentValue::Bytes(Bytes::from_static(b"a"))),
         (ArgumentValue::Void, ArgumentValue::Void),
         (ArgumentValue::List(vec![integer(1)]), ArgumentValue::List(vec![integer(1)])),
     ];
     let others = [
         (integer(1), integer(2)),
-        (integer(1), float(1.0)),
+        (integer(1), float(1.5)),
+        (integer(i64::MAX), float(9_223_372_036_854_775_808.0)),
+        (integer(0), float(f64::NAN)),
         (integer(1), ArgumentValue::text("1")),
         (integer(1), ArgumentValue::Bool(true)),
         (integer(-1), ArgumentValue::Timestamp(u64::MAX)),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use weir_model::access::NamespaceMeta;
 use weir_model::command::TopicMeta;
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{BindingMeta, ExchangeMeta};
@@ -15,6 +16,7 @@ use weir_model::{NodeId, PartitionId, SubscriptionId, TopicId};
 use super::topology::exchange_key;
 use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey, WindowKey};
 use crate::limits::DIGESTS_MAX;
+use crate::state::accounts::Account;
 use crate::state::catalog::CatalogTopic;
 use crate::state::chunk::BucketKey;
 use crate::state::closed::ClosedPartitions;
@@ -39,6 +41,10 @@ pub(crate) enum ChunkKind {
     Queues = 8,
     Exchanges = 9,
     Bindings = 10,
+    /// Says that the next two count, even where they have no chunks.
+    Access = 11,
+    Namespaces = 12,
+    Accounts = 13,
     Windows = 20,
 }
 
@@ -51,25 +57,25 @@ pub(crate) struct ChunkId {
 }
 
 impl ChunkKind {
+    const ALL: [ChunkKind; 14] = [
+        ChunkKind::Root,
+        ChunkKind::Topics,
+        ChunkKind::Partitions,
+        ChunkKind::Groups,
+        ChunkKind::Closed,
+        ChunkKind::Subscriptions,
+        ChunkKind::Timers,
+        ChunkKind::Queues,
+        ChunkKind::Exchanges,
+        ChunkKind::Bindings,
+        ChunkKind::Access,
+        ChunkKind::Namespaces,
+        ChunkKind::Accounts,
+        ChunkKind::Windows,
+    ];
+
     pub(crate) fn from_number(number: u8) -> Option<ChunkKind> {
-        use ChunkKind::{
-            Bindings, Closed, Exchanges, Groups, Partitions, Queues, Root, Subscriptions, Timers, Topics,
-            Windows,
-        };
-        let all = [
-            Root,
-            Topics,
-            Partitions,
-            Groups,
-            Closed,
-            Subscriptions,
-            Timers,
-            Queues,
-            Exchanges,
-            Bindings,
-            Windows,
-        ];
-        all.into_iter().find(|kind| *kind as u8 == number)
+        ChunkKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -85,6 +91,9 @@ impl Machine {
         let queues = self.catalog.queue_chunks().map(|(key, c)| (key, c.changed_at()));
         let exchanges = self.topology.exchange_chunks().map(|(key, c)| (key, c.changed_at()));
         let bindings = self.topology.binding_chunks().map(|(key, c)| (key, c.changed_at()));
+        let access = self.accounts.mark().map(|c| (0, c.changed_at())).into_iter();
+        let namespaces = self.accounts.namespace_chunks().map(|(key, c)| (key, c.changed_at()));
+        let accounts = self.accounts.account_chunks().map(|(key, c)| (key, c.changed_at()));
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
         let windows = self.windows.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
@@ -97,6 +106,9 @@ impl Machine {
             .chain(queues.map(of(ChunkKind::Queues)))
             .chain(exchanges.map(of(ChunkKind::Exchanges)))
             .chain(bindings.map(of(ChunkKind::Bindings)))
+            .chain(access.map(of(ChunkKind::Access)))
+            .chain(namespaces.map(of(ChunkKind::Namespaces)))
+            .chain(accounts.map(of(ChunkKind::Accounts)))
             .chain(windows.map(of(ChunkKind::Windows)))
             .collect()
     }
@@ -132,6 +144,15 @@ impl Machine {
                 let found = self.topology.binding_chunks().find(|(key, _)| *key == id.key);
                 found.map(|(_, c)| encode_bindings(c.get())).unwrap_or_default()
             }
+            ChunkKind::Access => self.accounts.mark().map(|_| encode_access()).unwrap_or_default(),
+            ChunkKind::Namespaces => {
+                let found = self.accounts.namespace_chunks().find(|(key, _)| *key == id.key);
+                found.map(|(_, c)| encode_namespaces(c.get())).unwrap_or_default()
+            }
+            ChunkKind::Accounts => {
+                let found = self.accounts.account_chunks().find(|(key, _)| *key == id.key);
+                found.map(|(_, c)| encode_accounts(c.get())).unwrap_or_default()
+            }
             ChunkKind::Groups => self
                 .groups
                 .chunks()
@@ -155,6 +176,9 @@ impl Machine {
             ChunkKind::Queues => self.load_queues(id.key, &mut reader, index)?,
             ChunkKind::Exchanges => self.load_exchanges(id.key, &mut reader, index)?,
             ChunkKind::Bindings => self.load_bindings(id.key, &mut reader, index)?,
+            ChunkKind::Access => self.load_access(&mut reader, index)?,
+            ChunkKind::Namespaces => self.load_namespaces(id.key, &mut reader, index)?,
+            ChunkKind::Accounts => self.load_accounts(id.key, &mut reader, index)?,
             ChunkKind::Windows => self.load_windows(id.key, &mut reader, index)?,
         }
         reader.finish()
@@ -270,6 +294,41 @@ impl Machine {
             }
             if Arc::make_mut(&mut self.topology).bind(binding, serial, index).is_err() {
                 return Err(reader.error("a binding leads from or to what is not there"));
+            }
+        }
+        Ok(())
+    }
+
+    fn load_access(&mut self, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        if !reader.bool()? {
+            return Err(reader.error("the mark that users were changed says that they were not"));
+        }
+        Arc::make_mut(&mut self.accounts).load_mark(index);
+        Ok(())
+    }
+
+    fn load_namespaces(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let mut last: Option<String> = None;
+        for meta in reader.list(29, NamespaceMeta::decode)? {
+            if meta.name.bucket() as u64 != key {
+                return Err(reader.error("a namespace is in the wrong chunk"));
+            }
+            if last.as_ref().is_some_and(|last| *last >= meta.name) {
+                return Err(reader.error("namespaces are out of order"));
+            }
+            last = Some(meta.name.clone());
+            Arc::make_mut(&mut self.accounts).put_namespace(meta, index);
+        }
+        Ok(())
+    }
+
+    fn load_accounts(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        for account in reader.list(36, Account::decode)? {
+            if account.user.name.bucket() as u64 != key {
+                return Err(reader.error("a user is in the wrong chunk"));
+            }
+            if !Arc::make_mut(&mut self.accounts).load_account(account, index) {
+                return Err(reader.error("a user is there twice"));
             }
         }
         Ok(())
@@ -410,6 +469,26 @@ pub(super) fn encode_bindings(bindings: &BTreeMap<Vec<u8>, Bound>) -> Bytes {
         out.u64(bound.serial);
         bound.binding.encode(&mut out);
     }
+    out.finish()
+}
+
+pub(super) fn encode_access() -> Bytes {
+    let mut out = Writer::new();
+    out.u8(1);
+    out.finish()
+}
+
+pub(super) fn encode_namespaces(namespaces: &BTreeMap<String, Arc<NamespaceMeta>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(namespaces.len() as u32);
+    namespaces.values().for_each(|namespace| namespace.encode(&mut out));
+    out.finish()
+}
+
+pub(super) fn encode_accounts(accounts: &BTreeMap<String, Arc<Account>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(accounts.len() as u32);
+    accounts.values().for_each(|account| account.encode(&mut out));
     out.finish()
 }
 

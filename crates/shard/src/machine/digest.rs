@@ -91,6 +91,21 @@ impl Machine {
             let digest = bindings.digest(|all| digest_of(&codec::encode_bindings(all)));
             chunk(ChunkId { kind: ChunkKind::Bindings, key }, digest);
         }
+        if self.accounts.mark().is_some() {
+            let accounts = Arc::make_mut(&mut self.accounts);
+            if let Some(mark) = accounts.mark_mut() {
+                let digest = mark.digest(|_| digest_of(&codec::encode_access()));
+                chunk(ChunkId { kind: ChunkKind::Access, key: 0 }, digest);
+            }
+            for (key, namespaces) in accounts.namespace_chunks_mut() {
+                let digest = namespaces.digest(|all| digest_of(&codec::encode_namespaces(all)));
+                chunk(ChunkId { kind: ChunkKind::Namespaces, key }, digest);
+            }
+            for (key, users) in accounts.account_chunks_mut() {
+                let digest = users.digest(|all| digest_of(&codec::encode_accounts(all)));
+                chunk(ChunkId { kind: ChunkKind::Accounts, key }, digest);
+            }
+        }
         fold.finish()
     }
 }

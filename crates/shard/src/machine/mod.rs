@@ -5,6 +5,7 @@
 //! on every replica. An entry that this binary does not understand, or whose digest shows that this
 //! replica differs from the leader's, is an error: the replica stops before it does harm.
 
+mod accounts;
 mod codec;
 mod digest;
 mod groups;
@@ -26,6 +27,7 @@ use weir_model::entry::Entry;
 use weir_model::{NodeId, Offset, PartitionId, SubscriptionId, TimestampMs};
 
 use crate::limits::{DIGESTS_MAX, MACHINE_VERSION_MAX};
+use crate::state::accounts::Accounts;
 use crate::state::catalog::Catalog;
 use crate::state::chunk::{Buckets, Chunk};
 use crate::state::closed::ClosedPartitions;
@@ -56,6 +58,7 @@ pub struct Machine {
     root: Chunk<Root>,
     catalog: Arc<Catalog>,
     topology: Arc<Topology>,
+    accounts: Arc<Accounts>,
     partitions: BTreeMap<u64, PartitionChunk>,
     partition_count: usize,
     /// In chunks as their partitions are.
@@ -117,6 +120,8 @@ pub enum Effect {
     TimersChanged(PartitionId),
     /// Exchanges or bindings changed, or what they may lead to.
     TopologyChanged,
+    /// Users, namespaces or permissions changed.
+    AccessChanged,
     /// Topics changed.
     CatalogChanged,
     /// A group changed, appeared or vanished.
@@ -186,6 +191,7 @@ impl Machine {
             root: Chunk::new(Root { version: 1, ..Root::default() }, 0),
             catalog: Arc::default(),
             topology: Arc::default(),
+            accounts: Arc::default(),
             partitions: BTreeMap::new(),
             partition_count: 0,
             subscriptions: BTreeMap::new(),
@@ -304,6 +310,7 @@ impl Machine {
             }
             Command::Bind { binding } => self.bind(context, binding, effects),
             Command::Unbind { binding } => self.unbind(context, binding, effects),
+            Command::ChangeAccess { change } => self.change_access(context, change, effects),
             Command::AllocateProducerIds { count } => self.allocate_producer_ids(context, *count),
 
             Command::OpenPartition { partition, settings, epoch_base } => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_model::command::{Outcome, Refusal};
-use weir_model::queue::{QueueMeta, full_name};
+use weir_model::queue::{QueueMeta, full_name, split_name};
 use weir_model::routing::{BindingMeta, ExchangeMeta};
 use weir_model::{ShardId, TopicId};
 use weir_router::RouterError;
@@ -32,6 +32,9 @@ impl Machine {
     ) -> Outcome {
         if queue.lanes.len() != placement.len() {
             return Outcome::Refused(Refusal::PartitionCount(queue.lanes.len() as u32));
+        }
+        if let Some(refused) = self.check_namespace(split_name(name).0) {
+            return refused;
         }
         let outcome = self.create_topic(context, name, topic_id, placement, config, effects);
         if matches!(outcome, Outcome::Topic(_)) && self.catalog().queue(topic_id).is_none() {
@@ -73,6 +76,9 @@ impl Machine {
         if let Some(known) = self.topology.router(&exchange.namespace).exchange(&exchange.name) {
             return Outcome::Exchange(ExchangeMeta::clone(known));
         }
+        if let Some(refused) = self.check_namespace(&exchange.namespace) {
+            return refused;
+        }
         if self.topology.exchange_count() >= EXCHANGES_MAX {
             return limit("exchanges", EXCHANGES_MAX);
         }
@@ -111,6 +117,9 @@ impl Machine {
         binding: &BindingMeta,
         effects: &mut Vec<Effect>,
     ) -> Outcome {
+        if let Some(refused) = self.check_namespace(&binding.namespace) {
+            return refused;
+        }
         if self.topology.binding_count() >= BINDINGS_MAX {
             return limit("bindings", BINDINGS_MAX);
         }

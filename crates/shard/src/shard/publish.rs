@@ -19,6 +19,7 @@ impl Shard {
         let mut closed: Vec<Arc<PartitionView>> = Vec::new();
         let mut catalog_changed = false;
         let mut topology_changed = false;
+        let mut access_changed = false;
         let index = self.machine.applied_index();
         for effect in effects {
             match effect {
@@ -60,6 +61,7 @@ impl Shard {
                 Effect::TimersChanged(partition) => self.show_timers(partition),
                 Effect::CatalogChanged => catalog_changed = true,
                 Effect::TopologyChanged => topology_changed = true,
+                Effect::AccessChanged => access_changed = true,
                 Effect::GroupChanged(name) => self.show_group(name),
                 Effect::LeadChanged { leaderships, .. } => {
                     self.shown.leaderships.store(leaderships, Ordering::Release);
@@ -71,6 +73,9 @@ impl Shard {
         }
         if topology_changed {
             *self.shown.topology.write() = Arc::clone(self.machine.topology());
+        }
+        if access_changed {
+            *self.shown.accounts.write() = Arc::clone(self.machine.accounts());
         }
         grown.drain(..).for_each(|view| view.tell());
         self.grown = grown;

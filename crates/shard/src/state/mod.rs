@@ -2,6 +2,7 @@
 //! ordered, bounded, encodable, and cut into chunks that are copied when they change while somebody
 //! else still looks at them.
 
+pub(crate) mod accounts;
 pub(crate) mod catalog;
 pub(crate) mod chunk;
 pub(crate) mod closed;

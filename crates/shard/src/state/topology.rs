@@ -100,6 +100,17 @@ impl Topology {
         self.removed(namespace, removal, index);
     }
 
+    /// Takes a namespace out that has no queues any more, with its exchanges and bindings.
+    pub(crate) fn remove_namespace(&mut self, namespace: &str, index: u64) {
+        let Some(router) = self.routers.remove(namespace) else { return };
+        for exchange in router.exchanges() {
+            self.exchanges.remove(&full_name(namespace, &exchange.name), index);
+        }
+        let bindings = self.bindings.iter().filter(|(_, bound)| bound.binding.namespace == namespace);
+        let keys: Vec<_> = bindings.map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| drop(self.bindings.remove(key, index)));
+    }
+
     /// Puts a binding in; nothing changes if it is there.
     pub(crate) fn bind(&mut self, binding: BindingMeta, serial: u64, index: u64) -> Result<(), RouterError> {
         let key = key_of(&binding);

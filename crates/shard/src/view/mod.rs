@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use weir_model::{PartitionId, SubscriptionId, TimestampMs};
 
 use crate::machine::SubscriptionKey;
+use crate::state::accounts::Accounts;
 use crate::state::catalog::Catalog;
 use crate::state::group::GroupState;
 use crate::state::subscription::Subscription;
@@ -36,6 +37,7 @@ pub(crate) struct Shown {
     pub partitions: RwLock<BTreeMap<PartitionId, Arc<PartitionView>>>,
     pub catalog: RwLock<Arc<Catalog>>,
     pub topology: RwLock<Arc<Topology>>,
+    pub accounts: RwLock<Arc<Accounts>>,
     pub groups: RwLock<BTreeMap<String, Arc<GroupState>>>,
     pub timers: RwLock<BTreeMap<PartitionId, Arc<Timers>>>,
     pub subscriptions: RwLock<BTreeMap<SubscriptionKey, Arc<Subscription>>>,
@@ -89,6 +91,12 @@ impl ShardView {
     /// All exchanges and bindings, if this is the meta shard.
     pub fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.shown.topology.read())
+    }
+
+    /// All users, namespaces and permissions, if this is the meta shard. The same value is given out until one of them
+    /// changes.
+    pub fn accounts(&self) -> Arc<Accounts> {
+        Arc::clone(&self.shown.accounts.read())
     }
 
     /// A group, as it is now.

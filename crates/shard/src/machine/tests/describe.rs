@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use weir_model::SubscriptionId;
+use weir_model::access::AccessRecords;
 use weir_model::command::{Appended, Outcome, TopicMeta};
 
 use crate::machine::{Effect, Machine};
@@ -48,7 +49,9 @@ fn topic(meta: &TopicMeta) -> String {
     let partitions: Vec<String> =
         meta.partitions.iter().map(|partition| format!("{}@{}", partition.id, partition.shard)).collect();
     let config: Vec<String> = meta.config.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-    format!("{} id {} partitions [{}]{}", meta.name, meta.id.0[0], partitions.join(" "), config.concat())
+    // A namespace stands before the name with a zero byte, which no text shows.
+    let name = meta.name.replace('\0', "|");
+    format!("{name} id {} partitions [{}]{}", meta.id.0[0], partitions.join(" "), config.concat())
 }
 
 pub(super) fn effect(effect: &Effect) -> String {
@@ -71,6 +74,7 @@ pub(super) fn effect(effect: &Effect) -> String {
         }
         Effect::TimersChanged(partition) => format!("partition {partition} deadlines changed"),
         Effect::TopologyChanged => "topology changed".into(),
+        Effect::AccessChanged => "access changed".into(),
         Effect::CatalogChanged => "catalog changed".into(),
         Effect::GroupChanged(name) => format!("group {name} changed"),
         Effect::LeadChanged { node, leaderships } => format!("node {node} leads, leadership {leaderships}"),
@@ -96,6 +100,7 @@ pub(super) fn state(machine: &Machine) -> String {
     for meta in machine.catalog().deleting() {
         writeln!(out, "deleting topic {}", topic(&meta)).unwrap();
     }
+    accounts(&mut out, machine);
     for (id, state) in machine.partitions() {
         writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();
         partition(&mut out, state);
@@ -130,6 +135,30 @@ pub(super) fn state(machine: &Machine) -> String {
         }
     }
     out
+}
+
+/// Users, namespaces and permissions, unless they are those of the beginning.
+fn accounts(out: &mut String, machine: &Machine) {
+    let records = machine.accounts().records();
+    if records == AccessRecords::initial() {
+        return;
+    }
+    for namespace in &records.namespaces {
+        writeln!(out, "namespace {}", namespace.name).unwrap();
+    }
+    for user in &records.users {
+        let forms = user.passwords.len();
+        writeln!(out, "user {} tags [{}] forms of the password {forms}", user.name, user.tags.join(" "))
+            .unwrap();
+    }
+    for p in &records.permissions {
+        let (user, namespace) = (&p.user, &p.namespace);
+        writeln!(out, "user {user} in {namespace}: {:?} {:?} {:?}", p.configure, p.write, p.read).unwrap();
+    }
+    for p in &records.topic_permissions {
+        let (user, namespace, exchange) = (&p.user, &p.namespace, &p.exchange);
+        writeln!(out, "user {user} in {namespace} with {exchange}: {:?} {:?}", p.write, p.read).unwrap();
+    }
 }
 
 fn partition(out: &mut String, state: &PartitionState) {

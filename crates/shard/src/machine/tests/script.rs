@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use bytes::Bytes;
+use weir_model::access::{
+    AccessChange, NamespaceMeta, PasswordAlgorithm, PasswordHash, PermissionMeta, TopicPermissionMeta,
+    UserMeta,
+};
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
+use weir_model::queue::QueueMeta;
+use weir_model::routing::ExchangeMeta;
 use weir_model::settings::PartitionSettings;
 use weir_model::subscription::{DeadReason, Disposition, Settlement};
 use weir_model::timer::TimerRow;
@@ -104,6 +110,32 @@ pub(super) fn command(line: &str) -> Command {
             expected: words.option("expected", 0),
             placement: words.shards(),
         },
+        "create-queue" => Command::CreateQueue {
+            name: words.text(1).replace('|', "\0"),
+            topic_id: topic_id(words.text(2), line),
+            placement: words.shards(),
+            config: words.config(),
+            queue: QueueMeta { lanes: vec![0], durable: true, ..QueueMeta::default() },
+        },
+        "exchange" => Command::DeclareExchange {
+            exchange: ExchangeMeta::declared(
+                words.text(1).into(),
+                words.text(2).into(),
+                "fanout",
+                Vec::new(),
+            )
+            .unwrap(),
+        },
+        "namespace"
+        | "new-namespace"
+        | "delete-namespace"
+        | "user"
+        | "new-user"
+        | "delete-user"
+        | "permission"
+        | "delete-permission"
+        | "topic-permission"
+        | "delete-topic-permission" => Command::ChangeAccess { change: access_change(&words) },
         "producer-ids" => Command::AllocateProducerIds { count: words.number(1) },
 
         "open" => Command::OpenPartition {
@@ -202,6 +234,55 @@ pub(super) fn command(line: &str) -> Command {
         "delete-group" => Command::DeleteGroup { group: name() },
         "drop-topic-offsets" => Command::DropTopicOffsets { topic_id: topic() },
         other => panic!("there is no command '{other}'"),
+    }
+}
+
+fn access_change(words: &Words) -> AccessChange {
+    let text = |at: usize| words.text(at).to_owned();
+    match words.text(0) {
+        what @ ("namespace" | "new-namespace") => AccessChange::PutNamespace {
+            namespace: NamespaceMeta { name: text(1), ..NamespaceMeta::default() },
+            new: what == "new-namespace",
+        },
+        "delete-namespace" => AccessChange::DeleteNamespace { name: text(1) },
+        what @ ("user" | "new-user") => AccessChange::PutUser { user: user(words), new: what == "new-user" },
+        "delete-user" => AccessChange::DeleteUser { name: text(1) },
+        "permission" => AccessChange::PutPermission {
+            permission: PermissionMeta {
+                user: text(1),
+                namespace: text(2),
+                configure: text(3),
+                write: text(4),
+                read: text(5),
+            },
+        },
+        "delete-permission" => AccessChange::DeletePermission { user: text(1), namespace: text(2) },
+        "topic-permission" => AccessChange::PutTopicPermission {
+            permission: TopicPermissionMeta {
+                user: text(1),
+                namespace: text(2),
+                exchange: text(3),
+                write: text(4),
+                read: text(5),
+            },
+        },
+        _ => AccessChange::DeleteTopicPermission {
+            user: text(1),
+            namespace: text(2),
+            exchange: words.plain.get(3).map(|exchange| exchange.to_string()),
+        },
+    }
+}
+
+/// With a password unless it says `locked`.
+fn user(words: &Words) -> UserMeta {
+    let tags = words.named.get("tags").copied().unwrap_or_default();
+    let hash = PasswordHash { algorithm: PasswordAlgorithm::RabbitSha256, bytes: vec![7; 36] };
+    UserMeta {
+        name: words.text(1).to_owned(),
+        passwords: if words.plain.contains(&"locked") { vec![] } else { vec![hash] },
+        tags: tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
+        ..UserMeta::default()
     }
 }
 

@@ -7,14 +7,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
+use weir_socket::Listener;
 
 use crate::limits::LimitedListener;
 
 /// Serves "hello" under limits; where.
 async fn serve(connections_max: usize, idle: Duration) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0)), None).await.unwrap();
+    let address = listener.local_addr();
     let listener = LimitedListener::new(listener, connections_max, idle);
     let router = Router::new().route("/", get(async || "hello"));
     tokio::spawn(async move { axum::serve(listener, router).await });

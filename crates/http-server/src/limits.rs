@@ -8,47 +8,66 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener as Accepting};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+use weir_socket::{Listener, Stream};
+
+/// How long to wait before accepting again after it failed, for want of file descriptors mostly.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// A listener that accepts no more than so many connections at once.
 pub(crate) struct LimitedListener {
-    listener: TcpListener,
+    listener: Listener,
     places: Arc<Semaphore>,
     idle: Duration,
 }
 
 impl LimitedListener {
-    pub(crate) fn new(listener: TcpListener, connections_max: usize, idle: Duration) -> LimitedListener {
+    pub(crate) fn new(listener: Listener, connections_max: usize, idle: Duration) -> LimitedListener {
         LimitedListener { listener, places: Arc::new(Semaphore::new(connections_max)), idle }
     }
 }
 
-impl Listener for LimitedListener {
+impl Accepting for LimitedListener {
     type Io = Connection;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         let place = self.places.clone().acquire_owned().await.ok();
-        let (stream, peer) = Listener::accept(&mut self.listener).await;
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%peer, %error, "TCP_NODELAY could not be set");
-        }
+        let (stream, peer) = loop {
+            match self.listener.accept().await {
+                Ok(accepted) => break accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        };
         let idle_at = Box::pin(tokio::time::sleep(self.idle));
         (Connection { stream, idle: self.idle, idle_at, _place: place }, peer)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        Ok(self.listener.local_addr())
+    }
+}
+
+/// The address at the other end of the connection that a request came on.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+impl Connected<IncomingStream<'_, LimitedListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, LimitedListener>) -> Peer {
+        Peer(*stream.remote_addr())
     }
 }
 
 /// A connection that holds its place, and ends when nothing has moved for long.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     idle: Duration,
     idle_at: Pin<Box<Sleep>>,
     _place: Option<OwnedSemaphorePermit>,

@@ -6,7 +6,7 @@ use weir_model::routing::{ArgumentValue, Arguments};
 use weir_router::Properties;
 
 /// A value as it is stored. Widths of numbers are forgotten: nothing that is stored depends on them.
-pub(crate) fn argument(value: &Value) -> ArgumentValue {
+pub fn argument(value: &Value) -> ArgumentValue {
     match value {
         Value::Void => ArgumentValue::Void,
         Value::Bool(value) => ArgumentValue::Bool(*value),
@@ -25,19 +25,21 @@ pub(crate) fn argument(value: &Value) -> ArgumentValue {
 }
 
 /// A table as it is stored. Names that are not UTF-8 can mean nothing and are left out.
-pub(crate) fn arguments(table: &Table) -> Arguments {
+pub fn arguments(table: &Table) -> Arguments {
     let named = table.iter().filter_map(|(name, value)| Some((name.as_str()?.to_owned(), argument(value))));
     named.collect()
 }
 
 /// What routing asks of a message.
-pub(crate) struct Asked<'m> {
+#[derive(Debug)]
+pub struct Asked<'m> {
     properties: &'m BasicProperties,
     headers: std::cell::OnceCell<Vec<(Bytes, ArgumentValue)>>,
 }
 
 impl<'m> Asked<'m> {
-    pub(crate) fn new(properties: &'m BasicProperties) -> Asked<'m> {
+    /// What is asked of a message with these properties.
+    pub fn new(properties: &'m BasicProperties) -> Asked<'m> {
         Asked { properties, headers: std::cell::OnceCell::new() }
     }
 }

@@ -1,0 +1,167 @@
+//! How sessions talk to a queue's actor.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use weir_dispatch::{ConsumerId, LaneNumber, NewConsumer, OwnerId, Place, SubscribeError};
+use weir_model::subscription::Disposition;
+use weir_shard::ReadError;
+
+use super::{QueueDeliveries, QueueDelivery, Reservation};
+use crate::read::PartitionRef;
+
+/// The queue's actor has ended: its node does not lead it any more, or is being stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue is not led by this node any more")]
+pub struct QueueGone;
+
+/// Why there is no saying what comes next in a queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GetError {
+    /// See [`QueueGone`].
+    #[error(transparent)]
+    Gone(#[from] QueueGone),
+    /// It is there, and cannot be read.
+    #[error("the next record cannot be read: {0}")]
+    Unreadable(ReadError),
+}
+
+/// What a queue is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Records that wait for somebody.
+    pub ready: u64,
+    /// Bytes of their values, where these are counted: in queues that bound them.
+    pub ready_bytes: Option<u64>,
+    /// Records that are with somebody.
+    pub leased: u64,
+    /// Consumers.
+    pub consumers: usize,
+}
+
+/// A queue that this node leads. Cheap to clone.
+#[derive(Clone)]
+pub struct QueueRef {
+    asks: mpsc::Sender<Ask>,
+    wake: Arc<Notify>,
+}
+
+impl fmt::Debug for QueueRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueueRef").field("gone", &self.asks.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// What an actor is asked for.
+pub(super) enum Ask {
+    Subscribe(NewConsumer, oneshot::Sender<Result<(ConsumerId, QueueDeliveries), SubscribeError>>),
+    Cancel(ConsumerId, oneshot::Sender<()>),
+    Credit(ConsumerId, u32),
+    Settle(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
+    CloseOwner(OwnerId, bool),
+    Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, ReadError>>),
+    Purge(oneshot::Sender<u64>),
+    Figures(oneshot::Sender<QueueFigures>),
+    Reserve(u64, u64, oneshot::Sender<Option<Reservation>>),
+    AddLane(LaneNumber, PartitionRef),
+}
+
+impl QueueRef {
+    /// The handle to the actor that listens at the other end.
+    pub(super) fn new(asks: mpsc::Sender<Ask>, wake: Arc<Notify>) -> QueueRef {
+        QueueRef { asks, wake }
+    }
+
+    /// Begins to consume. Records come by what is returned until it is dropped or the queue is gone.
+    pub async fn subscribe(
+        &self,
+        consumer: NewConsumer,
+    ) -> Result<Result<(ConsumerId, QueueDeliveries), SubscribeError>, QueueGone> {
+        self.ask(|reply| Ask::Subscribe(consumer, reply)).await
+    }
+
+    /// Ends consuming. No record is handed to the consumer after this returned; what it has stays its owner's.
+    pub async fn cancel(&self, consumer: ConsumerId) -> Result<(), QueueGone> {
+        self.ask(|reply| Ask::Cancel(consumer, reply)).await
+    }
+
+    /// A consumer takes more records.
+    pub async fn add_credit(&self, consumer: ConsumerId, more: u32) -> Result<(), QueueGone> {
+        self.tell(Ask::Credit(consumer, more)).await
+    }
+
+    /// An owner settles what was leased to it. What it does not have is passed over.
+    pub async fn settle(
+        &self,
+        owner: OwnerId,
+        places: Vec<Place>,
+        disposition: Disposition,
+    ) -> Result<(), QueueGone> {
+        self.tell(Ask::Settle(owner, places, disposition, None)).await
+    }
+
+    /// As [`QueueRef::settle`]; returns when it is durable.
+    pub async fn settle_durably(
+        &self,
+        owner: OwnerId,
+        places: Vec<Place>,
+        disposition: Disposition,
+    ) -> Result<(), QueueGone> {
+        self.ask(|reply| Ask::Settle(owner, places, disposition, Some(reply))).await
+    }
+
+    /// An owner is gone, with its consumers; what it had comes back, as a failure or not.
+    pub async fn close_owner(&self, owner: OwnerId, failed: bool) -> Result<(), QueueGone> {
+        self.tell(Ask::CloseOwner(owner, failed)).await
+    }
+
+    /// The record that comes next, leased to the owner or settled at once; none if none waits.
+    pub async fn get(&self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, GetError> {
+        self.ask(|reply| Ask::Get(owner, settled, reply)).await?.map_err(GetError::Unreadable)
+    }
+
+    /// Settles all records that wait. Returns how many these were, when that is durable.
+    pub async fn purge(&self) -> Result<u64, QueueGone> {
+        self.ask(Ask::Purge).await
+    }
+
+    /// What the queue is doing.
+    pub async fn figures(&self) -> Result<QueueFigures, QueueGone> {
+        self.ask(Ask::Figures).await
+    }
+
+    /// Room for records and so many bytes of their values; none if there is none.
+    pub(crate) async fn reserve(&self, records: u64, bytes: u64) -> Result<Option<Reservation>, QueueGone> {
+        self.ask(|reply| Ask::Reserve(records, bytes, reply)).await
+    }
+
+    /// The queue has one more lane, with a subscription.
+    pub(crate) async fn add_lane(
+        &self,
+        number: LaneNumber,
+        partition: PartitionRef,
+    ) -> Result<(), QueueGone> {
+        self.tell(Ask::AddLane(number, partition)).await
+    }
+
+    /// A gate that was shut may be open again: whoever waited for it gets records.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Whether the actor has ended.
+    pub fn is_gone(&self) -> bool {
+        self.asks.is_closed()
+    }
+
+    async fn tell(&self, ask: Ask) -> Result<(), QueueGone> {
+        self.asks.send(ask).await.map_err(|_| QueueGone)
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, QueueGone> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(ask(reply)).await?;
+        answer.await.map_err(|_| QueueGone)
+    }
+}

@@ -1,0 +1,156 @@
+//! From what a dispatcher has changed to commands of the shards, and back to those who wait for them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use weir_cluster::{ProposeError, ShardHandle};
+use weir_dispatch::{LaneChanges, LaneNumber};
+use weir_model::SubscriptionId;
+use weir_model::command::{Command, Outcome};
+
+use super::actor::Actor;
+
+/// Settlements in one command: some 70 KiB.
+const SETTLEMENTS_PER_COMMAND: usize = 4_096;
+
+/// Commands of one queue on their way. More changes are gathered meanwhile, and go together.
+const COMMANDS_ON_THEIR_WAY: usize = 4;
+
+/// How long to wait before changes that the shard could not take now are proposed again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// Somebody who waits until something is durable, in one lane or in several.
+pub(super) struct Told {
+    reply: Reply,
+    /// Set when it will not be, as far as this leader knows.
+    failed: AtomicBool,
+}
+
+/// What somebody waits for.
+pub(super) enum Reply {
+    Settled(oneshot::Sender<()>),
+    Purged(oneshot::Sender<u64>, u64),
+}
+
+impl Told {
+    /// It is durable in one lane; with the last of them whoever waits is told.
+    fn tell(this: Arc<Told>) {
+        let Some(Told { reply, failed }) = Arc::into_inner(this) else { return };
+        if failed.into_inner() {
+            return;
+        }
+        // Whoever asked may have gone.
+        match reply {
+            Reply::Settled(reply) => drop(reply.send(())),
+            Reply::Purged(reply, count) => drop(reply.send(count)),
+        }
+    }
+
+    fn fail(this: Arc<Told>) {
+        this.failed.store(true, Ordering::Release);
+    }
+}
+
+/// A command's fate: of which lane, what it was, whom to tell, and what came of it.
+pub(super) type Settled = (LaneNumber, LaneChanges, Vec<Arc<Told>>, Result<Outcome, ProposeError>);
+
+impl Actor {
+    /// Tells somebody when all that has just been settled is durable.
+    pub(super) fn tell_when_durable(&mut self, reply: Reply) {
+        self.gather_changes();
+        let told = Arc::new(Told { reply, failed: AtomicBool::new(false) });
+        for lane in self.lanes.values_mut().filter(|lane| !lane.waiting.is_empty()) {
+            lane.told_then.push(Arc::clone(&told));
+        }
+        // If nothing waits, it is told at once.
+        Told::tell(told);
+    }
+
+    pub(super) fn gather_changes(&mut self) {
+        for (number, changes) in self.dispatcher.take_changes() {
+            let Some(lane) = self.lanes.get_mut(&number) else { continue };
+            match lane.waiting.last_mut() {
+                Some(last) if last.settlements.len() < SETTLEMENTS_PER_COMMAND => {
+                    last.handed_out = last.handed_out.max(changes.handed_out);
+                    last.settlements.extend(changes.settlements);
+                }
+                _ => lane.waiting.push(changes),
+            }
+        }
+    }
+
+    /// Puts what has changed in the shards' lines, as far as there is room.
+    pub(super) fn propose_changes(&mut self) {
+        self.gather_changes();
+        for (number, lane) in &mut self.lanes {
+            while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
+                let changes = next_command(&mut lane.waiting);
+                // What they wait for may lie in several commands; the last of these to be durable tells them.
+                let told = match lane.waiting.is_empty() {
+                    true => std::mem::take(&mut lane.told_then),
+                    false => lane.told_then.clone(),
+                };
+                let command = Command::Settle {
+                    partition: lane.partition.id(),
+                    subscription: SubscriptionId::QUEUE,
+                    handed_out: changes.handed_out,
+                    settlements: changes.settlements.clone(),
+                };
+                let handle: &ShardHandle = lane.partition.handle();
+                match handle.submit(command) {
+                    Ok(pending) => {
+                        lane.on_their_way += 1;
+                        let number = *number;
+                        self.settling.push(Box::pin(async move { (number, changes, told, pending.await) }));
+                    }
+                    Err(error) => {
+                        lane.waiting.insert(0, changes);
+                        lane.told_then.splice(0..0, told);
+                        tracing::debug!(%error, "settlements wait");
+                        self.retry_at = Some(Instant::now() + RETRY);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn settled(&mut self, (number, changes, told, outcome): Settled) {
+        let Some(lane) = self.lanes.get_mut(&number) else { return };
+        lane.on_their_way -= 1;
+        match outcome {
+            Ok(Outcome::Done) => told.into_iter().for_each(Told::tell),
+            // The partition is gone, and all that was in it.
+            Ok(_) => told.into_iter().for_each(Told::fail),
+            // Settling twice does no harm, and what was given back is noted once more at worst.
+            Err(ProposeError::Overloaded | ProposeError::Timeout) => {
+                lane.waiting.insert(0, changes);
+                lane.told_then.splice(0..0, told);
+                self.retry_at = Some(Instant::now() + RETRY);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "settlements were not taken; the next leader hands out again");
+                told.into_iter().for_each(Told::fail);
+            }
+        }
+    }
+}
+
+/// Changes for one command, out of those that wait.
+fn next_command(waiting: &mut Vec<LaneChanges>) -> LaneChanges {
+    let mut next = LaneChanges::default();
+    while let Some(first) = waiting.first_mut() {
+        next.handed_out = next.handed_out.max(first.handed_out);
+        let room = SETTLEMENTS_PER_COMMAND - next.settlements.len();
+        if first.settlements.len() > room {
+            next.settlements.extend(first.settlements.drain(..room));
+            break;
+        }
+        next.settlements.append(&mut first.settlements);
+        waiting.remove(0);
+    }
+    next
+}
