@@ -74,7 +74,7 @@ pub(super) fn delay_of(properties: &BasicProperties) -> Result<Option<i64>, Fail
 /// The message's headers as it arrives.
 fn negated(headers: Table, delay_ms: i64) -> Table {
     let negate = |(name, value): &(ShortStr, Value)| {
-        let value = if **name == *DELAY { Value::Int64(-delay_ms) } else { value.clone() };
+        let value = if *name == *DELAY { Value::Int64(-delay_ms) } else { value.clone() };
         (name.clone(), value)
     };
     headers.iter().map(negate).collect()
