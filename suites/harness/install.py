@@ -98,6 +98,11 @@ def kcat() -> Path:
     return debian_tool("kcat")
 
 
+def redis() -> Path:
+    """Debian's Redis, in which Celery keeps results."""
+    return debian_tool("redis-server")
+
+
 def strace() -> Path:
     """Debian's strace, which makes system calls fail or wait."""
     return debian_tool("strace")
@@ -126,20 +131,20 @@ def _sources(directory: Path, *patterns: str) -> str:
     return "\0".join(f"{path.name}\0{path.read_text()}" for path in files)
 
 
-def java_suite() -> tuple[str, Path]:
-    """The class path of the Java checks, with their compiled classes, and the directory of the latter."""
-    directory = SUITES / "java"
-    libraries = class_path("java-libraries", directory / "pom.xml")
+def java_suite(name: str) -> tuple[str, Path]:
+    """The class path of the Java checks in a directory, with their compiled classes, and where the latter are."""
+    directory = SUITES / name
+    libraries = class_path(f"{name}-libraries", directory / "pom.xml")
 
     def install(classes: Path) -> None:
         run(["javac", "-Xlint:all", "-cp", libraries, "-d", classes, *sorted((directory / "src").glob("*.java"))])
 
-    classes = installed("java-classes", libraries + _sources(directory / "src", "*.java"), install)
+    classes = installed(f"{name}-classes", libraries + _sources(directory / "src", "*.java"), install)
     return f"{libraries}:{classes}:{directory}", classes
 
 
 def node_suite() -> Path:
-    """A directory with the Node client installed and the checks beside it, where imports find it."""
+    """A directory with the Node clients installed and the checks beside it, where imports find it."""
     directory = SUITES / "node"
 
     def install(target: Path) -> None:

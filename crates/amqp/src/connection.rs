@@ -8,8 +8,10 @@ mod delay;
 mod describe;
 mod permission;
 mod publish;
+mod queues;
 mod replies;
 mod streams;
+mod transactions;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -69,14 +71,16 @@ type NextRecords = Pin<Box<dyn Future<Output = (StreamFeed, Option<Vec<StreamRec
 /// Why a connection ends.
 #[derive(Debug)]
 enum Ended {
-    /// The peer closed it, as it should or not.
-    ByPeer,
+    /// The peer is gone.
+    Gone,
+    /// The peer closes it as it should, and waits to be told that it is.
+    Closed,
     /// We do: the peer is told why.
     Failed(Failure, u16, u16),
     /// Nothing was heard of the peer for too long.
     Silent,
     /// An operator closed it, for this reason.
-    Closed(String),
+    Ordered(String),
     /// The broker stops.
     Draining,
 }
@@ -209,6 +213,10 @@ where
         }
         Ok(None) => {
             outbox.send(out.take());
+            // Whoever is refused sees the end of the stream behind what it is told.
+            drop(outbox);
+            let _ =
+                tokio::time::timeout(CLOSING, close::until_closed(&mut read, &mut buffer, FRAME_MAX)).await;
         }
         Err(_) => tracing::warn!(%peer, "the connection was not opened in time"),
     }
@@ -377,15 +385,15 @@ impl Connection {
             self.flush().await;
             let is_full = self.outbox.is_full();
             let is_blocked = self.blocked.is_some();
-            if is_blocked {
-                // What it sends is not read, its heartbeats included.
+            if is_full || is_blocked {
+                // Nothing is read meanwhile, its heartbeats included: it is not silent.
                 heard_at = Instant::now();
             }
             tokio::select! {
                 biased;
                 () = draining.cancelled() => return Ended::Draining,
                 ask = self.seat.asked() => match ask {
-                    SessionAsk::Close(reason) => return Ended::Closed(reason),
+                    SessionAsk::Close(reason) => return Ended::Ordered(reason),
                     // Whoever asked may have gone.
                     SessionAsk::Describe(reply) => drop(reply.send(self.describe())),
                 },
@@ -394,7 +402,7 @@ impl Connection {
                         self.seat.counters().received(bytes);
                         heard_at = Instant::now();
                     }
-                    _ => return Ended::ByPeer,
+                    _ => return Ended::Gone,
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
@@ -412,7 +420,7 @@ impl Connection {
                 }
             }
             if self.outbox.is_gone() {
-                return Ended::ByPeer;
+                return Ended::Gone;
             }
         }
     }
@@ -450,11 +458,8 @@ impl Connection {
         let method = Method::decode(frame.payload)
             .map_err(|error| Ended::Failed(Failure::new(ReplyCode::SyntaxError, error.to_string()), 0, 0))?;
         match method {
-            Method::ConnectionClose(_) => {
-                self.send(0, connection::CloseOk {});
-                Err(Ended::ByPeer)
-            }
-            Method::ConnectionCloseOk(_) => Err(Ended::ByPeer),
+            Method::ConnectionClose(_) => Err(Ended::Closed),
+            Method::ConnectionCloseOk(_) => Err(Ended::Gone),
             Method::ConnectionUpdateSecret(_) => {
                 self.send(0, connection::UpdateSecretOk {});
                 Ok(())
@@ -663,6 +668,16 @@ impl Connection {
         for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
             let _ = queue.add_credit(key.id, credit).await;
         }
+    }
+
+    /// Lets settlements go that are gathered, and returns when they are durable.
+    async fn settle_durably(&mut self) {
+        for settling in std::mem::take(&mut self.settlements) {
+            // With a queue that is gone went what was in it.
+            let Settling { queue, owner, places, disposition, .. } = settling;
+            let _ = queue.settle_durably(owner, places, disposition).await;
+        }
+        self.flush_settlements().await;
     }
 
     /// Gathers a settlement with others that go the same way.

@@ -6,9 +6,9 @@ use weir_amqp_wire::ReplyCode;
 use weir_broker::Forbidden;
 use weir_broker::errors::{AdminError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone, SubscribeError};
-use weir_broker::topology::{TopologyError, Undeclarable, Unrouted};
+use weir_broker::topology::{TopologyError, Undeclarable, Unrouted, locked};
 
-use crate::channel::UnknownTag;
+use crate::channel::{TransactionFull, UnknownTag};
 
 /// Why a method was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,11 @@ impl Failure {
         Failure::new(ReplyCode::NotFound, format!("no exchange '{name}' in vhost '{namespace}'"))
     }
 
+    /// A queue is another connection's, or was not declared as exclusive as it is.
+    pub(crate) fn locked(name: &str, namespace: &str) -> Failure {
+        Failure::new(ReplyCode::ResourceLocked, locked(namespace, name))
+    }
+
     pub(crate) fn precondition(words: impl Into<String>) -> Failure {
         Failure::new(ReplyCode::PreconditionFailed, words)
     }
@@ -47,6 +52,12 @@ impl From<Forbidden> for Failure {
 
 impl From<UnknownTag> for Failure {
     fn from(error: UnknownTag) -> Failure {
+        Failure::precondition(error.to_string())
+    }
+}
+
+impl From<TransactionFull> for Failure {
+    fn from(error: TransactionFull) -> Failure {
         Failure::precondition(error.to_string())
     }
 }

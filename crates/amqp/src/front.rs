@@ -135,7 +135,7 @@ impl AmqpFront {
 
     /// Serves one connection on a stream that somebody else has accepted, such as a simulated one. Returns when it has
     /// ended.
-    pub fn serve_stream<S>(&self, stream: S, peer: SocketAddr) -> impl Future<Output = ()> + use<S>
+    pub fn serve_stream<S>(&self, stream: S, peer: SocketAddr) -> impl Future<Output = ()> + Send + use<S>
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {

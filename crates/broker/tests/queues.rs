@@ -295,3 +295,30 @@ async fn a_session_that_is_gone_holds_up_nobody() {
     assert_eq!(texts(&got), ["a", "b"]);
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_consumes_a_queue_that_is_deleted_is_told() {
+    let mut world = World::started(11).await;
+    world.create("q", 1).await;
+    let queue = self::queue(&world, "q").await;
+    let (_, mut deliveries) = subscribe(&queue, world.broker().new_owner(), 1).await;
+    let topic = world.broker().topic("q").expect("the topic exists").id();
+    world.broker().delete_topic(topic).await.unwrap();
+    let told = tokio::time::timeout(Duration::from_millis(100), deliveries.next()).await;
+    assert_eq!(told.expect("it is told at once"), None);
+    assert!(queue.figures().await.is_err());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_end_with_their_owner() {
+    let mut world = World::started(12).await;
+    world.create("q", 1).await;
+    let queue = self::queue(&world, "q").await;
+    let owner = world.broker().new_owner();
+    let (_, mut deliveries) = subscribe(&queue, owner, 1).await;
+    queue.close_owner(owner, true).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(5), deliveries.next()).await;
+    assert_eq!(ended.expect("nothing is kept of a consumer that is gone"), None);
+    world.stop().await;
+}

@@ -91,14 +91,16 @@ impl<R: Waiting> Dispatcher<R> {
         self.consumers.add_credit(consumer, more);
     }
 
-    /// An owner is gone: its consumers are, and what was leased to it comes back.
-    pub fn close_owner(&mut self, owner: OwnerId, failed: bool) {
-        for consumer in self.consumers.of(owner) {
-            self.consumers.remove(consumer);
+    /// An owner is gone: its consumers are, and what was leased to it comes back. Returns which consumers these were.
+    pub fn close_owner(&mut self, owner: OwnerId, failed: bool) -> Vec<ConsumerId> {
+        let consumers = self.consumers.of(owner);
+        for consumer in &consumers {
+            self.consumers.remove(*consumer);
         }
         for place in self.leased_to(owner) {
             let _ = self.settle(owner, place, Disposition::Release { failed });
         }
+        consumers
     }
 
     /// What is leased to an owner, rising by lane and offset.
@@ -168,10 +170,11 @@ impl<R: Waiting> Dispatcher<R> {
         }
     }
 
-    /// Hands out what is at hand to those who take it.
+    /// Hands out what is at hand to those who take it, also what was appended since [`Dispatcher::expire`] and is for
+    /// now.
     pub fn dispatch(&mut self, now: TimestampMs, out: &mut Vec<Delivery<R>>) {
         while self.leases.len() < self.options.leased_max && self.consumers.is_anybody_willing() {
-            let Ok(Some(number)) = self.first_ready(now) else { return };
+            let Ok(Some(number)) = self.first_ready(now, true) else { return };
             let Some((consumer, owner, settled)) = self.consumers.take_turn() else { return };
             if let Some(delivery) = self.hand_out(number, Some(consumer), owner, settled) {
                 out.push(delivery);
@@ -181,7 +184,7 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Hands out one record to an owner that asks for it.
     pub fn get(&mut self, owner: OwnerId, settled: bool, now: TimestampMs) -> Got<R> {
-        match self.first_ready(now) {
+        match self.first_ready(now, false) {
             Err(want) => Got::Wanted(want),
             Ok(None) => Got::Empty,
             Ok(Some(number)) => self.hand_out(number, None, owner, settled).map_or(Got::Empty, Got::Record),
@@ -190,7 +193,8 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Takes out what has expired and comes first, as far as it is at hand.
     pub fn expire(&mut self, now: TimestampMs) {
-        let _ = self.first_ready(now);
+        let _ = self.first_ready(now, false);
+        self.lanes.values_mut().for_each(Lane::age);
     }
 
     /// When the record that comes first expires, if it is at hand and does.
@@ -290,8 +294,8 @@ impl<R: Waiting> Dispatcher<R> {
     }
 
     /// The lane whose first record is handed out next and is at hand; what must be read before that is known.
-    /// Expired records are taken out on the way.
-    fn first_ready(&mut self, now: TimestampMs) -> Result<Option<LaneNumber>, Want> {
+    /// Expired records are taken out on the way, but for a fresh one that is for now, if that is wanted.
+    fn first_ready(&mut self, now: TimestampMs, is_now_wanted: bool) -> Result<Option<LaneNumber>, Want> {
         let mut above = Bound::Unbounded;
         loop {
             let Some((&number, lane)) = self.lanes.range_mut((Bound::Unbounded, above)).next_back() else {
@@ -303,7 +307,10 @@ impl<R: Waiting> Dispatcher<R> {
                 Next::Unread(offset) => return Err(Want::From(Place { lane: number, offset })),
                 Next::Ready(offset) => {
                     let expires_at = lane.peek().and_then(Waiting::expires_at);
-                    if expires_at.is_none_or(|at| at > now) {
+                    let is_in_time = is_now_wanted
+                        && lane.is_fresh(offset)
+                        && lane.peek().is_some_and(Waiting::is_for_now);
+                    if is_in_time || expires_at.is_none_or(|at| at > now) {
                         return Ok(Some(number));
                     }
                     if let Some(taken) = lane.take() {

@@ -43,6 +43,8 @@ pub(crate) struct DeadRun {
 pub(crate) struct Lane<R> {
     /// The log's end.
     end: Offset,
+    /// What was appended since expiry was looked at begins here.
+    fresh_from: Offset,
     /// Read ahead, rising. Handed out from its front.
     window: VecDeque<(Offset, R)>,
     window_bytes: usize,
@@ -85,6 +87,7 @@ impl<R: Waiting> Lane<R> {
         let settled: u64 = start.settled.iter().map(|(from, to)| run_len(*from, *to)).sum();
         let mut lane = Lane {
             end: start.end,
+            fresh_from: start.end,
             window: VecDeque::new(),
             window_bytes: 0,
             unread: start.head,
@@ -179,6 +182,16 @@ impl<R: Waiting> Lane<R> {
         self.ready += grown;
         self.end = self.end.max(end);
         grown
+    }
+
+    /// Expiry is looked at.
+    pub(crate) fn age(&mut self) {
+        self.fresh_from = self.end;
+    }
+
+    /// Whether expiry was never looked at since a record was appended, which [`Lane::next`] said is ready.
+    pub(crate) fn is_fresh(&self, offset: Offset) -> bool {
+        self.returned.is_empty() && offset >= self.fresh_from
     }
 
     /// What is handed out next.

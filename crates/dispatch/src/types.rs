@@ -36,6 +36,11 @@ pub trait Waiting {
 
     /// From when on nobody may have it any more.
     fn expires_at(&self) -> Option<TimestampMs>;
+
+    /// Whether it has expired as soon as it is there, and is only for whoever waits for it already.
+    fn is_for_now(&self) -> bool {
+        false
+    }
 }
 
 /// How a queue behaves.

@@ -2,6 +2,7 @@
 
 mod confirms;
 mod prefetch;
+mod transaction;
 mod unsettled;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use weir_model::routing::Arguments;
 
 pub(crate) use confirms::{Confirm, Confirms};
 pub(crate) use prefetch::SharedPrefetch;
+pub(crate) use transaction::{Transaction, TransactionFull};
 pub(crate) use unsettled::{UnknownTag, Unsettled};
 
 /// A record that is leased to its peer.
@@ -24,8 +26,10 @@ pub(crate) struct Leased {
     pub topic: TopicId,
     pub queue: QueueRef,
     pub place: Place,
-    /// Through which consumer it came; none if it was asked for.
+    /// Which consumer gets credit for it, if one does.
     pub consumer: Option<ConsumerKey>,
+    /// Whether it counts in what the channel's consumers share; what was asked for does not.
+    pub shared: bool,
 }
 
 /// A delivery that its peer has to settle.
@@ -73,7 +77,7 @@ pub(crate) struct ReplyConsumer {
     pub mailbox: ShortStr,
 }
 
-/// A message that waits for a transaction to be committed.
+/// A message on its way to an exchange.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub exchange: ShortStr,
@@ -92,10 +96,7 @@ pub(crate) enum Mode {
     /// Carries them out, and confirms messages.
     Confirm,
     /// Keeps them until they are committed.
-    Transaction {
-        messages: Vec<Held>,
-        settlements: Vec<(Vec<Delivered>, weir_model::subscription::Disposition)>,
-    },
+    Transaction(Transaction),
 }
 
 /// One channel.

@@ -38,18 +38,23 @@ impl<T> Unsettled<T> {
     /// `multiple`, 0 means all there are, of which there may be none.
     ///
     /// The tag itself must wait also where others below it do: RabbitMQ refuses it otherwise.
-    pub(crate) fn settle(&mut self, tag: u64, multiple: bool) -> Result<Vec<T>, UnknownTag> {
+    pub(crate) fn settle(&mut self, tag: u64, multiple: bool) -> Result<Vec<(u64, T)>, UnknownTag> {
         if multiple && tag == 0 {
-            return Ok(self.take_all());
+            return Ok(std::mem::take(&mut self.waiting).into_iter().collect());
         }
         if !multiple {
-            return Ok(vec![self.waiting.remove(&tag).ok_or(UnknownTag(tag))?]);
+            return Ok(vec![(tag, self.waiting.remove(&tag).ok_or(UnknownTag(tag))?)]);
         }
         if !self.waiting.contains_key(&tag) {
             return Err(UnknownTag(tag));
         }
         let behind = self.waiting.split_off(&(tag + 1));
-        Ok(std::mem::replace(&mut self.waiting, behind).into_values().collect())
+        Ok(std::mem::replace(&mut self.waiting, behind).into_iter().collect())
+    }
+
+    /// Puts back what was taken out and is not settled after all, under the tags that it had.
+    pub(crate) fn restore(&mut self, deliveries: impl IntoIterator<Item = (u64, T)>) {
+        self.waiting.extend(deliveries);
     }
 
     /// How many deliveries wait.
@@ -72,11 +77,13 @@ mod tests {
         let mut unsettled = Unsettled::default();
         let tags: Vec<u64> = "abcdef".chars().map(|delivery| unsettled.deliver(delivery)).collect();
         assert_eq!(tags, [1, 2, 3, 4, 5, 6]);
-        assert_eq!(unsettled.settle(2, false), Ok(vec!['b']));
-        assert_eq!(unsettled.settle(4, true), Ok(vec!['a', 'c', 'd']));
-        assert_eq!(unsettled.settle(0, true), Ok(vec!['e', 'f']));
+        assert_eq!(unsettled.settle(2, false), Ok(vec![(2, 'b')]));
+        assert_eq!(unsettled.settle(4, true), Ok(vec![(1, 'a'), (3, 'c'), (4, 'd')]));
+        assert_eq!(unsettled.settle(0, true), Ok(vec![(5, 'e'), (6, 'f')]));
         assert_eq!(unsettled.settle(0, true), Ok(vec![]));
         assert_eq!(unsettled.deliver('g'), 7);
+        unsettled.restore([(6, 'f'), (5, 'e')]);
+        assert_eq!(unsettled.settle(6, true), Ok(vec![(5, 'e'), (6, 'f')]));
     }
 
     #[test]
@@ -85,7 +92,7 @@ mod tests {
         for delivery in "abc".chars() {
             unsettled.deliver(delivery);
         }
-        assert_eq!(unsettled.settle(3, false), Ok(vec!['c']));
+        assert_eq!(unsettled.settle(3, false), Ok(vec![(3, 'c')]));
         assert_eq!(unsettled.settle(3, true), Err(UnknownTag(3)));
         for (tag, multiple) in [(0, false), (4, false), (4, true), (u64::MAX, true), (3, false)] {
             assert_eq!(unsettled.settle(tag, multiple), Err(UnknownTag(tag)));
@@ -98,6 +105,6 @@ mod tests {
         let mut unsettled = Unsettled::default();
         assert_eq!((unsettled.deliver_settled(), unsettled.deliver('b')), (1, 2));
         assert_eq!(unsettled.settle(1, false), Err(UnknownTag(1)));
-        assert_eq!(unsettled.settle(2, true), Ok(vec!['b']));
+        assert_eq!(unsettled.settle(2, true), Ok(vec![(2, 'b')]));
     }
 }

@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use weir_amqp_message::{arguments, delivered};
 use weir_amqp_wire::methods::basic;
-use weir_amqp_wire::{ReplyCode, ShortStr};
-use weir_broker::queues::{
-    ConsumerId, GetError, OwnerId, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, SubscribeError,
-};
-use weir_broker::topology::QueueInfo;
+use weir_amqp_wire::{ReplyCode, ShortStr, Table};
+use weir_broker::queues::{GetError, QueueDelivery, QueueRef};
+use weir_broker::topology::queue_in;
 use weir_broker::{Operation, Parties};
 use weir_dispatch::{Gate, NewConsumer};
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
-use super::declare::{text, whole};
+use super::declare::text;
 use super::streams::Source;
 use super::{Connection, Feed, NextDeliveries};
 use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode};
@@ -40,9 +38,12 @@ impl Connection {
         let channel = self.channel(number)?;
         if method.global {
             channel.shared_prefetch.set_limit(method.prefetch_count);
-            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+            channel.queues.values().for_each(QueueRef::wake);
         } else {
+            // It ends the other kind of limit, as in RabbitMQ.
             channel.prefetch = method.prefetch_count;
+            channel.shared_prefetch.set_limit(0);
+            channel.queues.values().for_each(QueueRef::wake);
         }
         self.send(number, basic::QosOk {});
         Ok(())
@@ -53,7 +54,7 @@ impl Connection {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
-        self.check_tag_is_free(&tag)?;
+        self.check_tag_is_free(number, &tag)?;
         if method.queue == REPLY_TO {
             return self.consume_replies(number, tag, &method);
         }
@@ -64,7 +65,12 @@ impl Connection {
             Source::Queue(info) => info,
             Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
         };
-        self.check_not_others(&info, &name)?;
+        let of = queue_in(&self.namespace, &name);
+        let priority = priority(&method.arguments, &of)?;
+        if info.meta.kind == QueueKind::Quorum && self.channel(number)?.shared_prefetch.is_limited() {
+            let words = format!("{of} does not support global qos");
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        }
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
         let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
@@ -72,17 +78,20 @@ impl Connection {
         let consumer = NewConsumer {
             owner: channel.owner,
             credit: bounded.then_some(u32::from(prefetch)),
-            priority: whole(&method.arguments, "x-priority")
-                .map_or(0, |value| value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            priority,
             exclusive: method.exclusive,
             settled: method.no_ack,
             gate: (!method.no_ack).then_some(gate),
         };
-        let refused = |words: String| Failure::new(ReplyCode::AccessRefused, words);
-        let namespace = self.namespace.clone();
-        let (queue, subscribed) = self.subscribe(&info, consumer).await?;
-        let (id, deliveries) = subscribed
-            .map_err(|_| refused(format!("queue '{name}' in vhost '{namespace}' in exclusive use")))?;
+        let subscribe = |queue: QueueRef| {
+            let consumer = consumer.clone();
+            async move { queue.subscribe(consumer).await }
+        };
+        let (info, queue, subscribed) = self.ask_queue(&name, subscribe).await?;
+        let (id, deliveries) = subscribed.map_err(|_| {
+            let words = format!("queue '{name}' in vhost '{}' in exclusive use", self.namespace);
+            Failure::new(ReplyCode::AccessRefused, words)
+        })?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
@@ -164,11 +173,15 @@ impl Connection {
             }
             // It was cancelled while these were on their way: they are handed to somebody else.
             Some(records) => {
-                for QueueDelivery { place, .. } in records {
-                    let queue = feed.queue.clone();
-                    let leased = Leased { topic: feed.consumer.topic, queue, place, consumer: None };
-                    self.gather(feed.owner, leased, Disposition::Release { failed: false });
-                }
+                let leased = |QueueDelivery { place, .. }| Leased {
+                    topic: feed.consumer.topic,
+                    queue: feed.queue.clone(),
+                    place,
+                    consumer: None,
+                    shared: true,
+                };
+                let leased = records.into_iter().map(leased).collect();
+                self.give_back(feed.channel, leased);
                 self.deliveries.push(next(feed));
             }
         }
@@ -186,6 +199,7 @@ impl Connection {
                 queue: consumer.queue.clone(),
                 place: delivery.place,
                 consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
+                shared: true,
             }))
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
@@ -218,27 +232,34 @@ impl Connection {
             }
         };
         self.check_not_others(&info, &name)?;
-        if info.arguments.single_active {
+        if info.arguments.single_active && info.meta.kind == QueueKind::Quorum {
             let words = format!(
-                "queue '{name}' in vhost '{}' does not support basic.get: it has a single active consumer",
-                self.namespace
+                "cannot obtain access to locked {}. basic.get operations are not supported by quorum queues with single \
+                 active consumer",
+                queue_in(&self.namespace, &name)
             );
             return Err(Failure::new(ReplyCode::ResourceLocked, words));
         }
         let owner = self.channel(number)?.owner;
-        let (queue, got) = self.get_one(&info, owner, method.no_ack).await?;
-        let Some(delivery) = got else {
+        let get = |queue: QueueRef| async move {
+            let got = match queue.get(owner, method.no_ack).await {
+                Err(GetError::Gone(gone)) => return Err(gone),
+                got => got,
+            };
+            Ok((got, queue.figures().await?.ready))
+        };
+        let (info, queue, (got, ready)) = self.ask_queue(&name, get).await?;
+        let Some(delivery) = got? else {
             self.send(number, basic::GetEmpty::default());
             return Ok(());
         };
-        let figures = queue.figures().await?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
         let delivery_tag = if method.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            let leased = Leased { topic, queue, place: delivery.place, consumer: None };
+            let leased = Leased { topic, queue, place: delivery.place, consumer: None, shared: false };
             channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
@@ -248,47 +269,12 @@ impl Connection {
             redelivered,
             exchange: message.exchange,
             routing_key: message.routing_key,
-            message_count: u32::try_from(figures.ready).unwrap_or(u32::MAX),
+            message_count: u32::try_from(ready).unwrap_or(u32::MAX),
         };
         if let Err(error) = self.out.content(number, &ok, &message.properties, &message.body) {
             return Err(Failure::new(ReplyCode::InternalError, error.to_string()));
         }
         Ok(())
-    }
-
-    /// Begins to consume. A queue that ends just then because nobody used it is begun again.
-    async fn subscribe(
-        &mut self,
-        info: &QueueInfo,
-        consumer: NewConsumer,
-    ) -> Result<(QueueRef, Result<(ConsumerId, QueueDeliveries), SubscribeError>), Failure> {
-        let queue = self.front.broker.open_queue(info).await?;
-        match queue.subscribe(consumer.clone()).await {
-            Ok(subscribed) => Ok((queue, subscribed)),
-            Err(QueueGone) => {
-                let queue = self.front.broker.open_queue(info).await?;
-                let subscribed = queue.subscribe(consumer).await?;
-                Ok((queue, subscribed))
-            }
-        }
-    }
-
-    /// The next record, as [`Connection::subscribe`].
-    async fn get_one(
-        &mut self,
-        info: &QueueInfo,
-        owner: OwnerId,
-        settled: bool,
-    ) -> Result<(QueueRef, Option<QueueDelivery>), Failure> {
-        let queue = self.front.broker.open_queue(info).await?;
-        match queue.get(owner, settled).await {
-            Err(GetError::Gone(QueueGone)) => {
-                let queue = self.front.broker.open_queue(info).await?;
-                let got = queue.get(owner, settled).await?;
-                Ok((queue, got))
-            }
-            got => Ok((queue, got?)),
-        }
     }
 
     pub(super) async fn settle(
@@ -300,8 +286,8 @@ impl Connection {
     ) -> Result<(), Failure> {
         let channel = self.channel(number)?;
         let settled = channel.unsettled.settle(tag, multiple)?;
-        if let Mode::Transaction { settlements, .. } = &mut channel.mode {
-            settlements.push((settled, disposition));
+        if let Mode::Transaction(transaction) = &mut channel.mode {
+            transaction.settle(settled, disposition);
             return Ok(());
         }
         self.settle_all(number, settled, disposition);
@@ -309,13 +295,28 @@ impl Connection {
     }
 
     /// Gathers settlements, and gives consumers credit for them.
-    pub(super) fn settle_all(&mut self, number: u16, settled: Vec<Delivered>, disposition: Disposition) {
+    pub(super) fn settle_all(
+        &mut self,
+        number: u16,
+        settled: Vec<(u64, Delivered)>,
+        disposition: Disposition,
+    ) {
+        let settled = settled.into_iter().filter_map(|(_, delivered)| of_a_queue(delivered));
+        self.settle_leased(number, settled.collect(), disposition);
+    }
+
+    /// Nobody has seen these.
+    fn give_back(&mut self, number: u16, leased: Vec<Leased>) {
+        self.settle_leased(number, leased, Disposition::Release { failed: false });
+    }
+
+    fn settle_leased(&mut self, number: u16, settled: Vec<Leased>, disposition: Disposition) {
         let Some(channel) = self.channels.get_mut(&number) else { return };
         let owner = channel.owner;
-        let settled: Vec<Leased> = settled.into_iter().filter_map(of_a_queue).collect();
-        channel.shared_prefetch.settled(settled.len() as u32);
+        let shared = settled.iter().filter(|leased| leased.shared).count();
+        channel.shared_prefetch.settled(shared as u32);
         if channel.shared_prefetch.is_limited() {
-            channel.queues.values().for_each(weir_broker::queues::QueueRef::wake);
+            channel.queues.values().for_each(QueueRef::wake);
         }
         for leased in settled {
             if let Some(key) = leased.consumer {
@@ -335,7 +336,8 @@ impl Connection {
             return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
         }
         let all = self.channel(number)?.unsettled.take_all();
-        self.settle_all(number, all, Disposition::Release { failed: false });
+        let leased = all.into_iter().filter_map(of_a_queue).collect();
+        self.give_back(number, leased);
         if answered {
             self.send(number, basic::RecoverOk {});
         }
@@ -352,6 +354,16 @@ fn of_a_queue(delivered: Delivered) -> Option<Leased> {
             None
         }
     }
+}
+
+/// The priority of a consumer, 0 where none is given.
+fn priority(arguments: &Table, of: &str) -> Result<i32, Failure> {
+    let Some(value) = arguments.get("x-priority") else { return Ok(0) };
+    let number = value.as_i64().ok_or_else(|| {
+        let words = format!("invalid arg 'x-priority' for {of}: expected integer");
+        Failure::precondition(words)
+    })?;
+    Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
 }
 
 /// Waits for the next records of a consumer.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use weir_amqp_wire::methods::connection;
-use weir_amqp_wire::{FrameType, Method, ReplyCode};
+use weir_amqp_wire::{Frame, FrameType, Method, ReplyCode};
 
 use super::{CLOSING, Connection, Ended, next_frame};
 use crate::errors::Failure;
@@ -38,43 +38,58 @@ impl Connection {
         peer: SocketAddr,
     ) {
         self.flush_messages().await;
-        let told = match ended {
-            Ended::ByPeer => None,
+        let mut last_word: Option<Method> = None;
+        // Whether the peer has a last word too.
+        let mut is_answered = false;
+        let mut is_told = false;
+        match ended {
+            Ended::Gone => {}
             Ended::Silent => {
                 tracing::warn!(%peer, "connection closed: nothing was heard of the client for too long");
-                None
+            }
+            Ended::Closed => {
+                self.until_published().await;
+                last_word = Some(connection::CloseOk {}.into());
+                is_told = true;
             }
             Ended::Failed(failure, class_id, method_id) => {
                 tracing::warn!(%peer, "connection closed: {} - {}", failure.code, failure.words);
-                Some((failure, class_id, method_id))
+                last_word = Some(close_of(&failure, class_id, method_id).into());
+                (is_told, is_answered) = (true, true);
             }
-            Ended::Closed(reason) => {
+            Ended::Ordered(reason) => {
                 tracing::info!(%peer, reason, "connection closed by an operator");
-                Some((Failure::new(ReplyCode::ConnectionForced, reason), 0, 0))
+                let failure = Failure::new(ReplyCode::ConnectionForced, reason);
+                last_word = Some(close_of(&failure, 0, 0).into());
+                (is_told, is_answered) = (true, true);
             }
             Ended::Draining => {
                 let words = "broker forced connection closure with reason 'shutdown'";
-                Some((Failure::new(ReplyCode::ConnectionForced, words), 0, 0))
+                // At once: nobody is served any more.
+                self.send(0, close_of(&Failure::new(ReplyCode::ConnectionForced, words), 0, 0));
+                (is_told, is_answered) = (true, true);
             }
-        };
-        if let Some((failure, class_id, method_id)) = &told {
-            let close = connection::Close {
-                reply_code: failure.code.number(),
-                reply_text: failure.code.text(&failure.words),
-                class_id: *class_id,
-                method_id: *method_id,
-            };
-            self.send(0, close);
         }
         self.outbox.send(self.out.take());
+        // Who is told that the connection is closed relies on it that nothing of it is left: its exclusive queues can
+        // be declared by the next one, and what it did not settle is back.
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             self.close_channel(number).await;
         }
         self.drop_exclusive().await;
-        if told.is_some() {
+        if let Some(method) = last_word {
+            self.send(0, method);
+            self.outbox.send(self.out.take());
+        }
+        let Connection { outbox, agreed, .. } = self;
+        if !is_answered {
+            // The end of the stream tells the peer that there is nothing more to come.
+            drop(outbox);
+        }
+        if is_told {
             // A peer that is still sending would otherwise be cut off before it reads why.
-            let _ = tokio::time::timeout(CLOSING, until_closed(read, buffer, self.agreed.frame_max)).await;
+            let _ = tokio::time::timeout(CLOSING, until_closed(read, buffer, agreed.frame_max)).await;
         }
     }
 
@@ -88,16 +103,32 @@ impl Connection {
     }
 }
 
-/// Reads on until the peer has closed the connection too.
-async fn until_closed<R: AsyncRead + Unpin>(read: &mut R, buffer: &mut BytesMut, frame_max: u32) {
-    while let Some(Ok(frame)) = next_frame(read, buffer, frame_max).await {
-        if frame.frame_type == FrameType::Method
-            && frame.channel == 0
-            && matches!(
-                Method::decode(frame.payload),
-                Ok(Method::ConnectionCloseOk(_) | Method::ConnectionClose(_))
-            )
-        {
+fn close_of(failure: &Failure, class_id: u16, method_id: u16) -> connection::Close {
+    connection::Close {
+        reply_code: failure.code.number(),
+        reply_text: failure.code.text(&failure.words),
+        class_id,
+        method_id,
+    }
+}
+
+/// Reads on until the peer has closed the connection too. What is no frame is passed over.
+pub(super) async fn until_closed<R: AsyncRead + Unpin>(read: &mut R, buffer: &mut BytesMut, frame_max: u32) {
+    while let Some(frame) = next_frame(read, buffer, frame_max).await {
+        match frame {
+            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => {
+                let method = Method::decode(payload);
+                if matches!(method, Ok(Method::ConnectionCloseOk(_) | Method::ConnectionClose(_))) {
+                    return;
+                }
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    loop {
+        buffer.clear();
+        if !matches!(read.read_buf(buffer).await, Ok(1..)) {
             return;
         }
     }

@@ -3,7 +3,7 @@
 use weir_amqp_message::arguments;
 use weir_amqp_wire::methods::{exchange, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
-use weir_broker::queues::QueueFigures;
+use weir_broker::queues::{QueueFigures, QueueRef};
 use weir_broker::topology::{
     ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
     check_equivalent_exchange, check_not_reserved,
@@ -32,14 +32,8 @@ impl Connection {
         self.check(operation, Parties::one(&name))?;
         let known = self.router()?.exchange(&name).cloned();
         match known {
-            None if name.is_empty() && method.passive => {}
+            _ if name.is_empty() => return Err(on_default_exchange()),
             None if method.passive => return Err(Failure::no_exchange(&name, &self.namespace)),
-            None if name.is_empty() => {
-                return Err(Failure::new(
-                    ReplyCode::AccessRefused,
-                    "operation not permitted on the default exchange",
-                ));
-            }
             Some(_) if method.passive => {}
             known => {
                 let kind = text(&method.exchange_type)?;
@@ -83,8 +77,7 @@ impl Connection {
     ) -> Result<(), Failure> {
         let name = text(&method.exchange)?;
         if name.is_empty() {
-            let words = "operation not permitted on the default exchange";
-            return Err(Failure::new(ReplyCode::AccessRefused, words));
+            return Err(on_default_exchange());
         }
         check_not_reserved("exchange", &name)?;
         self.check(Operation::ExchangeDelete, Parties::one(&name))?;
@@ -124,10 +117,11 @@ impl Connection {
         if is_mailbox(method.queue.as_bytes()) {
             return self.declare_mailbox(number, &method);
         }
-        let name = match method.queue.is_empty() {
-            true if method.passive => self.queue_name(number, &method.queue)?,
+        let asked = text(&method.queue)?;
+        let is_generated = asked.is_empty() && !method.passive;
+        let name = match is_generated {
             true => generated("amq.gen-", self.front.broker.random_bytes()),
-            false => method.queue.detached(),
+            false => ShortStr::truncated(&asked),
         };
         let named = text(&name)?;
         let operation = match method.passive {
@@ -145,10 +139,15 @@ impl Connection {
             Some(info) => (info, false),
             None if method.passive => return Err(Failure::no_queue(&named, &self.namespace)),
             None => {
-                if !method.queue.is_empty() {
+                if !is_generated {
                     check_not_reserved("queue", &named)?;
                 }
                 let meta = queue_meta(&self.namespace, &named, &method)?;
+                if is_generated && meta.kind != QueueKind::Classic {
+                    let words =
+                        format!("Cannot declare a server-named queue for type rabbit_{}_queue", meta.kind);
+                    return Err(Failure::precondition(words));
+                }
                 if let Some(exchange) = method.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
                 {
                     self.check(Operation::QueueDeclareDeadLetter, Parties::two(&named, exchange))?;
@@ -169,8 +168,8 @@ impl Connection {
         if info.meta.kind == QueueKind::Stream {
             return self.stream_declared(number, name, &info.topic, method.no_wait);
         }
-        let queue = self.front.broker.open_queue(&info).await?;
-        let QueueFigures { ready, consumers, .. } = queue.figures().await?;
+        let figures = self.ask_queue(&named, |queue| async move { queue.figures().await }).await?.2;
+        let QueueFigures { ready, consumers, .. } = figures;
         self.channel(number)?.last_queue = Some(name.clone());
         if !method.no_wait {
             let message_count = u32::try_from(ready).unwrap_or(u32::MAX);
@@ -193,14 +192,22 @@ impl Connection {
             return Ok(());
         };
         self.check_not_others(&info, &name)?;
-        let figures = if info.meta.kind == QueueKind::Stream {
-            if method.if_unused || method.if_empty {
-                let words = "a stream can only be deleted whether or not it is used or empty";
+        for (asked, flag) in [(method.if_unused, "if-unused"), (method.if_empty, "if-empty")] {
+            if asked && info.meta.kind != QueueKind::Classic {
+                let words = format!(
+                    "cannot delete queue '{name}' in vhost '{}'. queue.delete operations with {flag} flag set are not \
+                     supported by {} queues",
+                    self.namespace, info.meta.kind
+                );
                 return Err(Failure::new(ReplyCode::NotImplemented, words));
             }
-            QueueFigures::default()
+        }
+        let (info, figures) = if info.meta.kind == QueueKind::Stream {
+            (info, QueueFigures::default())
         } else {
-            self.front.broker.open_queue(&info).await?.figures().await?
+            let figures = |queue: QueueRef| async move { queue.figures().await };
+            let (info, _, figures) = self.ask_queue(&name, figures).await?;
+            (info, figures)
         };
         let namespace = &self.namespace;
         if method.if_unused && figures.consumers > 0 {
@@ -254,6 +261,9 @@ impl Connection {
 
     pub(super) async fn unbind_queue(&mut self, number: u16, method: queue::Unbind) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
+        if let Some(info) = self.front.broker.find_queue(&self.namespace, &name)? {
+            self.check_not_others(&info, &name)?;
+        }
         let (source, key, table) = (&method.exchange, &method.routing_key, &method.arguments);
         self.unbind(Operation::QueueUnbind, Destination::Queue(name), source, key, table).await?;
         self.send(number, queue::UnbindOk {});
@@ -263,12 +273,11 @@ impl Connection {
     pub(super) async fn purge_queue(&mut self, number: u16, method: queue::Purge) -> Result<(), Failure> {
         let name = text(&self.queue_name(number, &method.queue)?)?;
         self.check(Operation::QueuePurge, Parties::one(&name))?;
-        let Source::Queue(info) = self.source(&name)? else {
+        if let Source::Stream(_) = self.source(&name)? {
             let words = format!("queue.purge not supported by stream '{name}' in vhost '{}'", self.namespace);
             return Err(Failure::new(ReplyCode::NotImplemented, words));
-        };
-        self.check_not_others(&info, &name)?;
-        let purged = self.front.broker.open_queue(&info).await?.purge().await?;
+        }
+        let purged = self.ask_queue(&name, |queue| async move { queue.purge().await }).await?.2;
         if !method.no_wait {
             self.send(number, queue::PurgeOk { message_count: u32::try_from(purged).unwrap_or(u32::MAX) });
         }
@@ -361,13 +370,7 @@ impl Connection {
     /// Refuses a queue that belongs to another connection.
     pub(super) fn check_not_others(&self, info: &QueueInfo, name: &str) -> Result<(), Failure> {
         if info.meta.exclusive && self.front.exclusive.lock().get(&info.topic.id()) != Some(&self.id) {
-            let words = format!(
-                "cannot obtain exclusive access to locked queue '{name}' in vhost '{}'. It could be originally \
-                 declared on another connection or the exclusive property value does not match that of the \
-                 original declaration.",
-                self.namespace
-            );
-            return Err(Failure::new(ReplyCode::ResourceLocked, words));
+            return Err(Failure::locked(name, &self.namespace));
         }
         Ok(())
     }
@@ -389,17 +392,17 @@ pub(super) fn text(name: &ShortStr) -> Result<String, Failure> {
     Ok(text.chars().filter(|letter| !matches!(letter, '\r' | '\n' | '\0')).collect())
 }
 
+fn on_default_exchange() -> Failure {
+    Failure::new(ReplyCode::AccessRefused, "operation not permitted on the default exchange")
+}
+
 fn queue_meta(namespace: &str, name: &str, method: &queue::Declare) -> Result<QueueMeta, Undeclarable> {
     let declaration = QueueDeclaration {
-        durable: method.durable,
+        // An exclusive queue goes with its connection, whatever it is declared as.
+        durable: method.durable && !method.exclusive,
         auto_delete: method.auto_delete,
         exclusive: method.exclusive,
         arguments: arguments(&method.arguments),
     };
     declaration.meta(namespace, name)
-}
-
-/// A whole number among arguments.
-pub(super) fn whole(table: &Table, name: &str) -> Option<i64> {
-    table.get(name).and_then(Value::as_i64)
 }

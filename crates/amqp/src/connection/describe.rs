@@ -60,9 +60,7 @@ impl Connection {
 
 fn channel_state(number: u16, channel: &Channel) -> ChannelState {
     let (uncommitted, uncommitted_settlements) = match &channel.mode {
-        Mode::Transaction { messages, settlements } => {
-            (messages.len(), settlements.iter().map(|(settled, _)| settled.len()).sum())
-        }
+        Mode::Transaction(transaction) => transaction.counts(),
         Mode::Plain | Mode::Confirm => (0, 0),
     };
     ChannelState {

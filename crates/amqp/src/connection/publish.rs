@@ -1,14 +1,13 @@
-//! Class basic on its way in: messages are routed, gathered, published and confirmed; and transactions.
+//! Class basic on its way in: messages are routed, gathered, published and confirmed.
 
 use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, expires_after, take_copies};
-use weir_amqp_wire::methods::{basic, confirm, tx};
+use weir_amqp_wire::methods::{basic, confirm};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
 use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header, Record};
-use weir_model::subscription::Disposition;
 use weir_router::{NoSuchExchange, Routed};
 
 use super::Connection;
@@ -64,10 +63,7 @@ impl Connection {
         self.check_message(&held)?;
         let channel = self.channel(number)?;
         match &mut channel.mode {
-            Mode::Transaction { messages, .. } => {
-                messages.push(held);
-                Ok(())
-            }
+            Mode::Transaction(transaction) => Ok(transaction.publish(held)?),
             Mode::Plain => self.route(number, held, None).await,
             Mode::Confirm => {
                 let tag = channel.confirms.publish();
@@ -103,6 +99,9 @@ impl Connection {
                 format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
             return Err(Failure::precondition(words));
         }
+        if let Some(mode) = held.properties.delivery_mode.filter(|mode| !(1..=2).contains(mode)) {
+            return Err(Failure::precondition(format!("invalid message: {{delivery_mode_unknown,{mode}}}")));
+        }
         if let Some(expiration) = &held.properties.expiration
             && expires_after(expiration).is_none()
         {
@@ -112,7 +111,7 @@ impl Connection {
     }
 
     /// Finds a message's queues, and puts it with others that go there.
-    async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
+    pub(super) async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
         let Copies { copies, blind } = take_copies(&mut properties)?;
@@ -248,6 +247,9 @@ impl Connection {
         let Some(channel) = self.channels.get_mut(&number).filter(|channel| channel.owner == owner) else {
             return;
         };
+        if let (Err(_), Mode::Transaction(transaction)) = (&result, &mut channel.mode) {
+            transaction.failed = true;
+        }
         for tag in tags {
             match result {
                 Ok(()) => channel.confirms.safe(tag),
@@ -277,7 +279,7 @@ impl Connection {
     pub(super) fn select_confirms(&mut self, number: u16, no_wait: bool) -> Result<(), Failure> {
         let channel = self.channel(number)?;
         match channel.mode {
-            Mode::Transaction { .. } => {
+            Mode::Transaction(_) => {
                 return Err(Failure::precondition("cannot switch from tx to confirm mode"));
             }
             Mode::Plain => channel.mode = Mode::Confirm,
@@ -286,51 +288,6 @@ impl Connection {
         if !no_wait {
             self.send(number, confirm::SelectOk {});
         }
-        Ok(())
-    }
-
-    pub(super) fn select_transactions(&mut self, number: u16) -> Result<(), Failure> {
-        let channel = self.channel(number)?;
-        match channel.mode {
-            Mode::Confirm => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
-            Mode::Plain => {
-                channel.mode = Mode::Transaction { messages: Vec::new(), settlements: Vec::new() };
-            }
-            Mode::Transaction { .. } => {}
-        }
-        self.send(number, tx::SelectOk {});
-        Ok(())
-    }
-
-    pub(super) async fn commit(&mut self, number: u16) -> Result<(), Failure> {
-        let Mode::Transaction { messages, settlements } = &mut self.channel(number)?.mode else {
-            return Err(Failure::precondition("channel is not transactional"));
-        };
-        let (messages, settlements) = (std::mem::take(messages), std::mem::take(settlements));
-        for message in messages {
-            self.route(number, message, None).await?;
-        }
-        self.flush_messages().await;
-        self.until_published().await;
-        for (settled, disposition) in settlements {
-            self.settle_all(number, settled, disposition);
-        }
-        self.flush_settlements().await;
-        self.send(number, tx::CommitOk {});
-        Ok(())
-    }
-
-    pub(super) fn roll_back(&mut self, number: u16) -> Result<(), Failure> {
-        let Mode::Transaction { messages, settlements } = &mut self.channel(number)?.mode else {
-            return Err(Failure::precondition("channel is not transactional"));
-        };
-        messages.clear();
-        let settlements = std::mem::take(settlements);
-        // What was to be settled is unsettled again; under which tags nobody can tell any more, so it comes back.
-        for (settled, _) in settlements {
-            self.settle_all(number, settled, Disposition::Release { failed: false });
-        }
-        self.send(number, tx::RollbackOk {});
         Ok(())
     }
 }

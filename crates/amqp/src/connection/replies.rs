@@ -107,13 +107,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a tag is in use on this connection.
-    pub(super) fn check_tag_is_free(&self, tag: &ShortStr) -> Result<(), Failure> {
-        let has = |channel: &crate::channel::Channel| {
-            let replies = channel.reply_consumer.as_ref().is_some_and(|consumer| consumer.tag == *tag);
-            replies || channel.consumers.contains_key(tag) || channel.streams.contains_key(tag)
-        };
-        if self.channels.values().any(has) {
+    /// Refuses a tag that is in use on this channel.
+    pub(super) fn check_tag_is_free(&mut self, number: u16, tag: &ShortStr) -> Result<(), Failure> {
+        let channel = self.channel(number)?;
+        let replies = channel.reply_consumer.as_ref().is_some_and(|consumer| consumer.tag == *tag);
+        if replies || channel.consumers.contains_key(tag) || channel.streams.contains_key(tag) {
             let words = format!("attempt to reuse consumer tag '{tag}'");
             return Err(Failure::new(ReplyCode::NotAllowed, words));
         }

@@ -16,8 +16,8 @@ use weir_dispatch::{
     ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer,
     OwnerId, SubscribeError,
 };
+use weir_model::SubscriptionId;
 use weir_model::subscription::Disposition;
-use weir_model::{SubscriptionId, TimestampMs};
 use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
 use super::bury::Burial;
@@ -173,14 +173,9 @@ impl Actor {
             if !self.leads() {
                 return Ended::NotLeader;
             }
-            let was_empty = self.dispatcher.ready() == 0;
             self.note_growth().await;
-            if was_empty {
-                // What comes while somebody waits for it is handed out, however short its time is.
-                self.hand_out(TimestampMs::MIN).await;
-            }
+            self.hand_out().await;
             self.dispatcher.expire(self.clock.now_ms());
-            self.hand_out(self.clock.now_ms()).await;
             self.drop_excess();
             if self.options.cemetery.is_some() {
                 self.look_at_first().await;
@@ -214,6 +209,7 @@ impl Actor {
         }
     }
 
+    /// Whether this node leads the queue and it has not been deleted.
     fn leads(&self) -> bool {
         !self.is_closed.load(Ordering::Acquire)
             && self.lanes.values().all(|lane| lane.partition.ready().is_ok())
@@ -260,11 +256,11 @@ impl Actor {
         }
     }
 
-    /// Hands out what there is and has not expired by then for those who take it, reading it as needed.
-    async fn hand_out(&mut self, now: TimestampMs) {
+    /// Hands out what there is for those who take it, reading it as needed.
+    async fn hand_out(&mut self) {
         let mut out: Vec<Delivery<QueueRecord>> = Vec::new();
         while !self.is_behind() {
-            self.dispatcher.dispatch(now, &mut out);
+            self.dispatcher.dispatch(self.clock.now_ms(), &mut out);
             self.send(&mut out);
             if self.read_again_at.is_some_and(|at| at > Instant::now()) {
                 return;
@@ -368,7 +364,11 @@ impl Actor {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
             }
-            Ask::CloseOwner(owner, failed) => self.dispatcher.close_owner(owner, failed),
+            Ask::CloseOwner(owner, failed) => {
+                for consumer in self.dispatcher.close_owner(owner, failed) {
+                    self.sinks.remove(&consumer);
+                }
+            }
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
                 if let Err(Ok(Some(delivery))) = reply.send(got)

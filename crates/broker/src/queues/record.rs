@@ -50,6 +50,10 @@ impl Waiting for QueueRecord {
     fn expires_at(&self) -> Option<TimestampMs> {
         self.expires_at
     }
+
+    fn is_for_now(&self) -> bool {
+        self.expires_at.is_some_and(|at| at <= self.record.timestamp)
+    }
 }
 
 /// Records of a run of a partition's log.

@@ -14,7 +14,7 @@ pub use declare::{QueueInfo, TopologyError};
 pub use publish::{Destinations, RoutedPublishing, Unrouted};
 pub use rules::{
     ExchangeDeclaration, QueueDeclaration, Undeclarable, check_equivalent, check_equivalent_exchange,
-    check_not_reserved, check_queue_name,
+    check_not_reserved, check_queue_name, locked, queue_in,
 };
 pub use unique::{DEDUPLICATION_HEADER, UniqueWindow};
 

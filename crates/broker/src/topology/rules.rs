@@ -155,7 +155,7 @@ pub fn check_equivalent(
 }
 
 /// A queue as RabbitMQ's words name it.
-pub(crate) fn queue_in(namespace: &str, name: &str) -> String {
+pub fn queue_in(namespace: &str, name: &str) -> String {
     format!("queue '{name}' in vhost '{namespace}'")
 }
 

@@ -10,7 +10,7 @@ use weir_model::subscription::Settlement;
 use super::*;
 use crate::consumers::Gate;
 
-/// A record that may expire.
+/// A record that may expire; one that expires below 0 is for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Note {
     offset: Offset,
@@ -24,6 +24,10 @@ impl Waiting for Note {
 
     fn expires_at(&self) -> Option<TimestampMs> {
         self.expires_at
+    }
+
+    fn is_for_now(&self) -> bool {
+        self.expires_at.is_some_and(|at| at < 0)
     }
 }
 
@@ -363,6 +367,27 @@ fn too_many_failures_are_the_end_of_a_record() {
     assert_eq!((dead.len(), dead[0].reason, dead[0].marks.failures), (1, DeadReason::DeliveryLimit, 3));
     assert!(queue.get().is_none());
     queue.dispatcher.buried(dead[0].place);
+    queue.commit();
+    assert_eq!(queue.lanes[&0].unsettled(), 0);
+}
+
+#[test]
+fn what_is_for_now_is_for_whoever_waits_for_it() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.now = 10;
+    queue.lanes.get_mut(&0).unwrap().expiring = (0..4).map(|offset| (offset, -1)).collect();
+    queue.append(0, 1);
+    assert_eq!(queue.offsets(), [0; 0], "nobody waits");
+    queue.dispatcher.expire(queue.now);
+    let id = queue.dispatcher.subscribe(consumer(OWNER, 2)).unwrap();
+    assert_eq!(queue.offsets(), [0; 0], "it was there before");
+    queue.append(0, 3);
+    assert_eq!(queue.offsets(), [1, 2]);
+    queue.dispatcher.expire(queue.now);
+    queue.settle(1, RELEASE);
+    queue.dispatcher.add_credit(id, 5);
+    assert_eq!(queue.offsets(), [0; 0], "what comes back has waited, and so has what nobody had credit for");
+    queue.settle(2, Disposition::Accept);
     queue.commit();
     assert_eq!(queue.lanes[&0].unsettled(), 0);
 }

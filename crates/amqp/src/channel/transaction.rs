@@ -1,0 +1,64 @@
+//! What a channel has published and settled since its last commit.
+
+use std::collections::BTreeMap;
+
+use weir_model::subscription::Disposition;
+
+use super::{Delivered, Held};
+
+/// Bytes of messages that a transaction may hold: they are in memory until it is committed.
+const TRANSACTION_BYTES_MAX: usize = 64 << 20;
+
+/// What a message takes beside its body, about.
+const MESSAGE_OVERHEAD_BYTES: usize = 1 << 10;
+
+/// Deliveries by their tags, and what becomes of them.
+type Settlement = (Vec<(u64, Delivered)>, Disposition);
+
+/// Messages and settlements that wait for a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Transaction {
+    messages: Vec<Held>,
+    bytes: usize,
+    settlements: Vec<Settlement>,
+    /// Whether a message of the commit under way could not be published.
+    pub failed: bool,
+}
+
+/// A transaction holds as much as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a transaction holds at most {max} bytes of messages", max = TRANSACTION_BYTES_MAX)]
+pub(crate) struct TransactionFull;
+
+impl Transaction {
+    pub(crate) fn publish(&mut self, message: Held) -> Result<(), TransactionFull> {
+        let bytes = self.bytes + message.body.len() + MESSAGE_OVERHEAD_BYTES;
+        if bytes > TRANSACTION_BYTES_MAX {
+            return Err(TransactionFull);
+        }
+        self.bytes = bytes;
+        self.messages.push(message);
+        Ok(())
+    }
+
+    pub(crate) fn settle(&mut self, settled: Vec<(u64, Delivered)>, disposition: Disposition) {
+        self.settlements.push((settled, disposition));
+    }
+
+    /// How many messages and how many settlements wait.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.messages.len(), self.settlements.iter().map(|(settled, _)| settled.len()).sum())
+    }
+
+    /// Takes out what is to be committed.
+    pub(crate) fn take(&mut self) -> (Vec<Held>, Vec<Settlement>) {
+        let Transaction { messages, settlements, .. } = std::mem::take(self);
+        (messages, settlements)
+    }
+
+    /// Forgets the messages, and gives back by their tags the deliveries that are unsettled again.
+    pub(crate) fn roll_back(&mut self) -> BTreeMap<u64, Delivered> {
+        let (_, settlements) = self.take();
+        settlements.into_iter().flat_map(|(settled, _)| settled).collect()
+    }
+}

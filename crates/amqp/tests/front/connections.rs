@@ -1,0 +1,67 @@
+//! How connections begin, live and end.
+
+use std::time::Duration;
+
+use weir_amqp_wire::methods::{connection, queue};
+use weir_amqp_wire::{Method, ProtocolHeader, ShortStr};
+
+use super::support::{World, consume, durable};
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_told_that_its_connection_is_closed_has_left_nothing_behind() {
+    let world = World::started().await;
+    let exclusive = || queue::Declare { exclusive: true, ..durable("mine") };
+    for _ in 0..3 {
+        let mut client = world.client().await;
+        let answer = client.call(1, exclusive()).await;
+        assert!(matches!(answer, Method::QueueDeclareOk(_)), "{answer:?}");
+        client.declare("everybody's").await;
+        client.publish("everybody's", b"unsettled").await;
+        assert!(client.get("everybody's").await.is_some());
+        client.publish("everybody's", b"on its way").await;
+        let answer = client.call(0, connection::Close::default()).await;
+        assert!(matches!(answer, Method::ConnectionCloseOk(_)), "{answer:?}");
+        let mut next = world.client().await;
+        assert_eq!(next.ready("everybody's").await, 2);
+        next.call(1, queue::Purge { queue: ShortStr::from_static("everybody's"), ..Default::default() })
+            .await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_stream_follows_the_last_word() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.call(0, connection::Close::default()).await;
+    let began = tokio::time::Instant::now();
+    assert!(client.next().await.is_none());
+    let mut stranger = world.stranger();
+    stranger.raw(b"HTTP/1.1").await;
+    stranger.expect_raw(&ProtocolHeader::SUPPORTED).await;
+    assert!(stranger.next().await.is_none());
+    assert!(began.elapsed() < Duration::from_secs(1), "nobody waits for it: {:?}", began.elapsed());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_is_not_taken_for_silent() {
+    let world = World::started().await;
+    let mut client = world.client_with(1).await;
+    client.declare("q").await;
+    let large = vec![7; 1 << 20];
+    for _ in 0..8 {
+        client.publish("q", &large).await;
+    }
+    assert_eq!(client.ready("q").await, 8);
+    client.send(1, consume("q", "slow")).await;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        client.heartbeat().await;
+    }
+    assert!(matches!(client.method().await, Method::BasicConsumeOk(_)));
+    for number in 1..=8 {
+        assert_eq!(client.delivery().await.1, number);
+    }
+    world.stop().await;
+}
