@@ -4,6 +4,8 @@
 //! go, by commands that a partition carries out only if it does not know them yet, and settled when they are there:
 //! whoever fails in between repeats it, and they are not there twice.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use weir_cluster::{PendingOutcome, ProposeError, ShardHandle};
@@ -15,6 +17,7 @@ use weir_model::{Offset, SubscriptionId};
 use crate::broker::Broker;
 use crate::errors::PublishError;
 use crate::publish::not_taken;
+use crate::queues::Reservation;
 use crate::read::PartitionRef;
 use crate::topology::{Destinations, appends, appends_moved, moved_key};
 
@@ -27,8 +30,23 @@ pub(crate) struct Move {
     pub deadlines: Vec<TimerRow>,
 }
 
+/// What becomes of records for a queue that has no room for them and refuses what it has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// They are not moved.
+    Refuse,
+    /// They go nowhere, or where the queue's dead go if it is one that says so.
+    PassOver,
+}
+
 /// Records on their way.
-pub(crate) enum Moving {
+pub(crate) struct Moving {
+    way: Way,
+    /// Room that queues have promised.
+    room: Vec<Reservation>,
+}
+
+enum Way {
     /// One command takes them there.
     AtOnce(PendingOutcome),
     /// They are being appended; the command settles them.
@@ -39,13 +57,19 @@ impl Broker {
     /// Puts records in the lines of all partitions that they go to. The order in which these calls return is the order
     /// of the appends. Dropping what is returned does not take them back.
     pub(crate) async fn move_records(
-        &self,
+        self: &Arc<Broker>,
         from: &PartitionRef,
         moved: Move,
         to: &Destinations,
+        full: Full,
     ) -> Result<Moving, PublishError> {
         let Move { records, deadlines } = moved;
         let now = self.now_ms();
+        let batch = batch_of(&records);
+        let (to, room, is_all) = self.with_room(to, &batch).await?;
+        if !is_all && full == Full::Refuse {
+            return Err(PublishError::QueueFull("to which they would go".into()));
+        }
         let settling = |appends| Command::MoveRecords {
             partition: from.id(),
             subscription: SubscriptionId::QUEUE,
@@ -54,9 +78,10 @@ impl Broker {
             appends,
         };
         if to.partitions.iter().all(|partition| partition.shard() == from.shard()) {
-            let mut appends = appends(&to.partitions, &to.unique, &batch_of(&records), now)?;
+            let mut appends = appends(&to.partitions, &to.unique, &batch, now)?;
             let appends = appends.remove(&from.shard()).map(|(_, commands)| commands).unwrap_or_default();
-            return Ok(Moving::AtOnce(submit(from.handle(), settling(appends)).await?));
+            let moving = submit(from.handle(), settling(appends)).await?;
+            return Ok(Moving { way: Way::AtOnce(moving), room });
         }
         let mut copies = Vec::new();
         for (offset, record) in &records {
@@ -69,7 +94,8 @@ impl Broker {
                 }
             }
         }
-        Ok(Moving::Copying(copies, from.handle().clone(), settling(Vec::new())))
+        let way = Way::Copying(copies, from.handle().clone(), settling(Vec::new()));
+        Ok(Moving { way, room })
     }
 }
 
@@ -77,16 +103,20 @@ impl Moving {
     /// Waits until they are where they go and nowhere else. False if one of them had been settled before: then those
     /// that go together are where they were.
     pub(crate) async fn finish(self) -> Result<bool, PublishError> {
-        let settled = match self {
-            Moving::AtOnce(moving) => moving,
-            Moving::Copying(copies, handle, command) => {
+        let Moving { way, room } = self;
+        let settled = match way {
+            Way::AtOnce(moving) => moving,
+            Way::Copying(copies, handle, command) => {
                 try_join_all(copies.into_iter().map(check_copied)).await?;
                 submit(&handle, command).await?
             }
         };
         match settled.await.map_err(not_taken)? {
             // Of what was to be appended nothing can be refused but what was for partitions that are gone.
-            Outcome::Together(_) => Ok(true),
+            Outcome::Together(_) => {
+                room.into_iter().for_each(Reservation::used);
+                Ok(true)
+            }
             Outcome::Refused(Refusal::AlreadySettled(..)) => Ok(false),
             Outcome::Refused(refusal) => Err(refusal.into()),
             other => Err(PublishError::Refused(format!("moving records came to {other:?}"))),

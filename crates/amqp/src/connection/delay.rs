@@ -13,6 +13,7 @@ use weir_amqp_wire::{BasicProperties, ShortStr, Table, Value};
 use weir_broker::PartitionRef;
 use weir_broker::errors::PublishError;
 use weir_broker::parking::{Due, ParkedBatch, RoutingProperties, Target};
+use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_model::batch::{BatchBuilder, Record};
 
@@ -40,8 +41,10 @@ pub(super) struct Delayed {
     pub held_by: Vec<Arc<str>>,
     /// Queues that get it now, by other ways.
     pub now: Destinations,
-    /// Its keys.
+    /// All its keys.
     pub keys: Vec<bytes::Bytes>,
+    /// Those of its header `CC`.
+    pub copies: Vec<bytes::Bytes>,
     pub mandatory: bool,
     pub message: Message,
     /// Its number, if it is to be confirmed.
@@ -77,10 +80,19 @@ fn negated(headers: Table, delay_ms: i64) -> Table {
     headers.iter().map(negate).collect()
 }
 
+/// Notes the keys of a message's copies.
+fn with_copies(mut record: Record, copies: &[bytes::Bytes]) -> Record {
+    if !copies.is_empty() {
+        record.headers.push(keys_header(copies));
+    }
+    record
+}
+
 impl Connection {
     /// Parks a message for each exchange that keeps it back, and publishes it where it goes now.
     pub(super) async fn delay(&mut self, number: u16, delayed: Delayed) -> Result<(), Failure> {
-        let Delayed { delay_ms, held_by, now: destinations, keys, mandatory, mut message, tag } = delayed;
+        let Delayed { delay_ms, held_by, now: destinations, keys, copies, mandatory, mut message, tag } =
+            delayed;
         let broker = Arc::clone(&self.front.broker);
         let now = broker.now_ms();
         if destinations.is_empty() && mandatory {
@@ -90,10 +102,10 @@ impl Connection {
         }
         let expires_after_ms = message.properties.expiration.as_ref().and_then(expires_after);
         let copy = (!destinations.is_empty())
-            .then(|| expiring(message.clone().into_record(now), expires_after_ms, now));
+            .then(|| with_copies(expiring(message.clone().into_record(now), expires_after_ms, now), &copies));
         message.properties.headers = message.properties.headers.map(|headers| negated(headers, delay_ms));
         let properties = RoutingProperties::of(&Asked::new(&message.properties));
-        let record = message.into_record(now);
+        let record = with_copies(message.into_record(now), &copies);
         let at = now.saturating_add(delay_ms);
         let due = |exchange: &Arc<str>| Due {
             namespace: self.namespace.clone(),

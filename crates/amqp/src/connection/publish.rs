@@ -143,7 +143,7 @@ impl Connection {
             let message = Message { exchange, routing_key: routing_key.clone(), properties, body };
             let keys = keys.into_iter().map(bytes::Bytes::copy_from_slice).collect();
             let (now, delay_ms) = (now?, delay?.unwrap_or_default());
-            let delayed = Delayed { delay_ms, held_by, now, keys, mandatory, message, tag };
+            let delayed = Delayed { delay_ms, held_by, now, keys, copies, mandatory, message, tag };
             return self.delay(number, delayed).await;
         }
         if route.is_empty() {

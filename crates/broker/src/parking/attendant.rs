@@ -53,7 +53,7 @@ impl AppendObserver for Growth {
 }
 
 pub(super) struct Attendant<'a> {
-    pub(super) broker: &'a Broker,
+    pub(super) broker: &'a Arc<Broker>,
     pub(super) lot: PartitionRef,
     grown: Arc<Notify>,
     _growth: ObserverGuard,
@@ -96,7 +96,7 @@ impl Broker {
 }
 
 impl<'a> Attendant<'a> {
-    fn new(broker: &'a Broker, lot: PartitionRef) -> Attendant<'a> {
+    fn new(broker: &'a Arc<Broker>, lot: PartitionRef) -> Attendant<'a> {
         let grown = Arc::new(Notify::new());
         let growth = lot.view().observe(Arc::new(Growth(Arc::clone(&grown))));
         let random = broker.random_bytes().first_chunk().copied().unwrap_or_default();

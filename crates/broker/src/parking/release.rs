@@ -1,6 +1,7 @@
 //! Records whose time has come: where each goes as things are now, and which of them go together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -12,7 +13,7 @@ use weir_router::{Route, Routed, Router};
 use super::{Due, Target};
 use crate::broker::Broker;
 use crate::errors::PublishError;
-use crate::moving::{Move, record_bytes};
+use crate::moving::{Full, Move, record_bytes};
 use crate::queues::{EXPIRES_HEADER, priority_of};
 use crate::read::PartitionRef;
 use crate::topology::{Destinations, Unrouted};
@@ -33,7 +34,7 @@ pub(super) struct Released {
 }
 
 pub(super) struct Release<'a> {
-    broker: &'a Broker,
+    broker: &'a Arc<Broker>,
     lot: &'a PartitionRef,
     random: &'a mut u64,
     routers: BTreeMap<String, Router>,
@@ -63,7 +64,7 @@ struct Groups {
 }
 
 impl<'a> Release<'a> {
-    pub(super) fn new(broker: &'a Broker, lot: &'a PartitionRef, random: &'a mut u64) -> Release<'a> {
+    pub(super) fn new(broker: &'a Arc<Broker>, lot: &'a PartitionRef, random: &'a mut u64) -> Release<'a> {
         Release {
             broker,
             lot,
@@ -97,7 +98,7 @@ impl<'a> Release<'a> {
             let deadlines: Vec<TimerRow> = records.iter().map(|(row, _)| *row).collect();
             let records = records.into_iter().map(|(row, record)| (row.offset, record)).collect();
             let moved = Move { records, deadlines: deadlines.clone() };
-            match self.broker.move_records(self.lot, moved, &destinations).await {
+            match self.broker.move_records(self.lot, moved, &destinations, Full::PassOver).await {
                 Ok(sent) => moving.push(sent.finish()),
                 Err(PublishError::TooLarge { bytes, max }) => {
                     let lot = self.lot.shard();
@@ -198,7 +199,10 @@ impl Groups {
 
 impl Group {
     fn has_room(&self, bytes: usize) -> bool {
-        self.records.len() < GROUP_RECORDS && self.bytes + bytes <= self.bytes_max
+        // What may be refused is refused by itself.
+        !self.destinations.goes_alone()
+            && self.records.len() < GROUP_RECORDS
+            && self.bytes + bytes <= self.bytes_max
     }
 }
 

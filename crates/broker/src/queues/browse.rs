@@ -4,7 +4,7 @@ use weir_dispatch::LaneNumber;
 use weir_model::batch::Record;
 use weir_model::subscription::Marks;
 use weir_model::{Offset, SubscriptionId};
-use weir_shard::{PartitionView, ReadError, Subscription};
+use weir_shard::{ReadError, Subscription};
 
 use super::record::read_run;
 use crate::broker::Broker;
@@ -63,16 +63,13 @@ impl Broker {
         let count = count.min(BROWSED_MAX);
         let mut browsed: Vec<Browsed> = Vec::new();
         let mut bytes = BROWSED_BYTES;
-        for (lane, partition) in (0..).zip(self.lanes_of(queue)) {
+        for (partition, lane) in self.lanes_of(queue).iter().zip(queue.meta.lanes.iter().copied()) {
             partition.ready()?;
-            let state = subscription(&partition);
-            let (view, wanted) = (partition.view().clone(), count - browsed.len());
-            let looking = move || look(lane, &view, state.as_deref(), wanted, bytes);
-            let looked = self.blocking().run(looking).await;
-            let unreadable = |why: String| TopologyError::Admin(AdminError::Conflict(why));
-            let (found, left) = looked
-                .map_err(|error| unreadable(error.to_string()))?
-                .map_err(|error| unreadable(format!("the queue cannot be read: {error}")))?;
+            let state = subscription(partition);
+            let looked = look(lane, partition, state.as_deref(), count - browsed.len(), bytes).await;
+            let unreadable =
+                |error: ReadError| AdminError::Conflict(format!("the queue cannot be read: {error}"));
+            let (found, left) = looked.map_err(unreadable)?;
             browsed.extend(found);
             bytes = left;
             if browsed.len() >= count || bytes == 0 {
@@ -93,18 +90,18 @@ fn subscription(partition: &PartitionRef) -> Option<std::sync::Arc<Subscription>
 }
 
 /// Records that are not settled, and how many bytes may still be read.
-fn look(
+async fn look(
     lane: LaneNumber,
-    view: &PartitionView,
+    partition: &PartitionRef,
     state: Option<&Subscription>,
     count: usize,
     mut bytes: usize,
 ) -> Result<(Vec<Browsed>, usize), ReadError> {
     let mut found = Vec::new();
-    let mut next: Offset = view.log_start().max(state.map_or(0, Subscription::head));
+    let mut next: Offset = partition.log_start().max(state.map_or(0, Subscription::head));
     let marked: Vec<_> = state.map(|state| state.marked_runs().collect()).unwrap_or_default();
-    while found.len() < count && bytes > 0 && next < view.next_offset() {
-        let run = match read_run(view, next, READ_BYTES, None, false) {
+    while found.len() < count && bytes > 0 && next < partition.next_offset() {
+        let run = match read_records(partition, next, READ_BYTES, None).await {
             Ok(run) => run,
             // Retention has gone on meanwhile.
             Err(ReadError::OutOfRange { log_start, .. }) if log_start > next => {

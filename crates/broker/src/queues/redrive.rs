@@ -18,7 +18,7 @@ use super::deaths::{DEATHS_HEADER, Death, Deaths, EXCHANGE_HEADER, ROUTING_KEY_H
 use super::{GetError, QueueDelivery, QueueGone, QueueRef, priority_of};
 use crate::broker::Broker;
 use crate::errors::{LookupError, PublishError, Unavailable};
-use crate::moving::{Move, record_bytes};
+use crate::moving::{Full, Move, record_bytes};
 use crate::read::PartitionRef;
 use crate::topology::{Destinations, QueueInfo, TopologyError, Unrouted};
 
@@ -190,7 +190,7 @@ impl Broker {
 
     /// Moves records, and lets the queue's actor know.
     async fn take_back(
-        &self,
+        self: &Arc<Broker>,
         namespace: &str,
         queue: &QueueInfo,
         lessee: &Lessee,
@@ -199,7 +199,11 @@ impl Broker {
     ) -> Result<(), RedriveError> {
         let Group { name, target, moved, places, priority, .. } = group;
         let Some(place) = places.first() else { return Ok(()) };
-        let from = self.partition(&queue.topic, i32::from(place.lane)).map_err(not_there)?;
+        // It may have got lanes since.
+        let (_, queue_name) = weir_model::queue::split_name(queue.topic.name());
+        let queue = self.need_queue(namespace, queue_name)?;
+        let index = queue.meta.lanes.iter().position(|lane| *lane == place.lane).unwrap_or_default();
+        let from = self.partition(&queue.topic, index as i32).map_err(not_there)?;
         let (_, target_name) = weir_model::queue::split_name(target.topic.name());
         let refused = |error: Unrouted| PublishError::Refused(error.to_string());
         let mut to = self.destinations(namespace, [target_name], priority, 0).map_err(refused)?;
@@ -207,6 +211,7 @@ impl Broker {
         if to.is_empty() {
             return Err(TopologyError::NoSuchQueue(name).into());
         }
+        let to = self.with_lanes(to).await?;
         let count = places.len() as u64;
         if self.move_surely(&from, moved, &to).await? {
             *redriven.moved.entry(name).or_default() += count;
@@ -217,14 +222,15 @@ impl Broker {
 
     /// Moves records, and does not leave it open whether they were moved as long as that can be found out.
     async fn move_surely(
-        &self,
+        self: &Arc<Broker>,
         from: &PartitionRef,
         moved: Move,
         to: &Destinations,
     ) -> Result<bool, PublishError> {
         let mut was_tried = false;
         for _ in 0..TRIES {
-            let once = async { self.move_records(from, moved.clone(), to).await?.finish().await };
+            let once =
+                async { self.move_records(from, moved.clone(), to, Full::Refuse).await?.finish().await };
             match once.await {
                 // What was tried before without an answer is what settled them.
                 Ok(is_moved) => return Ok(is_moved || was_tried),

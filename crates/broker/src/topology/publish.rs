@@ -255,6 +255,51 @@ impl Broker {
         Ok(())
     }
 
+    /// The same destinations, with every lane of theirs there.
+    pub(crate) async fn with_lanes(
+        self: &Arc<Broker>,
+        mut destinations: Destinations,
+    ) -> Result<Destinations, PublishError> {
+        for (topic, number) in std::mem::take(&mut destinations.new_lanes) {
+            let opened = match self.open_lane(topic, number).await {
+                Ok(partition) => Some(partition),
+                // A queue that is deleted meanwhile takes what is sent to it with it.
+                Err(AdminError::UnknownTopic(_)) => None,
+                Err(AdminError::Unavailable(error)) => return Err(error.into()),
+                Err(error) => return Err(PublishError::Refused(error.to_string())),
+            };
+            destinations.refusing.retain_mut(|(lane, _)| match (*lane == Lane::New(topic), &opened) {
+                (false, _) => true,
+                (true, None) => false,
+                (true, Some(partition)) => {
+                    *lane = Lane::There(partition.id());
+                    true
+                }
+            });
+            destinations.partitions.extend(opened);
+        }
+        Ok(destinations)
+    }
+
+    /// Of destinations with lanes those that have room for a batch, which is promised to it, and whether that is all.
+    pub(crate) async fn with_room(
+        self: &Arc<Broker>,
+        destinations: &Destinations,
+        batch: &Bytes,
+    ) -> Result<(Destinations, Vec<Reservation>, bool), PublishError> {
+        let (mut with_room, mut room, mut is_all) = (destinations.clone(), Vec::new(), true);
+        for (lane, queue) in &destinations.refusing {
+            match self.room_for(queue, batch).await? {
+                Some(promised) => room.push(promised),
+                None => {
+                    is_all = false;
+                    with_room.partitions.retain(|partition| *lane != Lane::There(partition.id()));
+                }
+            }
+        }
+        Ok((with_room, room, is_all))
+    }
+
     /// Room in a queue for a batch; none if it has none. What it refuses may be dead at once.
     async fn room_for(
         self: &Arc<Broker>,
