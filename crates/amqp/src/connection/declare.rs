@@ -44,9 +44,6 @@ impl Connection {
                     arguments: arguments(&method.arguments),
                 };
                 let wanted = declaration.meta(&self.namespace, &name)?;
-                if wanted.kind.is_delayed() {
-                    self.front.broker.open_parking().await?;
-                }
                 let there = match known {
                     Some(known) => ExchangeMeta::clone(&known),
                     None => {

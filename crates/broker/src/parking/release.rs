@@ -82,8 +82,8 @@ impl<'a> Release<'a> {
         for (row, mut record) in records {
             match Due::take(&mut record) {
                 Ok(due) => {
-                    let mut destinations = self.destinations(&due, &record)?;
-                    self.broker.open_new_lanes(&mut destinations).await?;
+                    let destinations = self.destinations(&due, &record)?;
+                    let destinations = self.broker.with_lanes(destinations).await?;
                     self.groups.add(destinations, row, arriving(record, &due, self.broker.now_ms()));
                 }
                 Err(error) => {

@@ -6,7 +6,7 @@ use weir_model::subscription::Marks;
 use weir_model::{Offset, SubscriptionId};
 use weir_shard::{ReadError, Subscription};
 
-use super::record::read_run;
+use super::record::read_records;
 use crate::broker::Broker;
 use crate::errors::AdminError;
 use crate::read::PartitionRef;

@@ -206,8 +206,7 @@ impl Broker {
         let from = self.partition(&queue.topic, index as i32).map_err(not_there)?;
         let (_, target_name) = weir_model::queue::split_name(target.topic.name());
         let refused = |error: Unrouted| PublishError::Refused(error.to_string());
-        let mut to = self.destinations(namespace, [target_name], priority, 0).map_err(refused)?;
-        self.open_new_lanes(&mut to).await?;
+        let to = self.destinations(namespace, [target_name], priority, 0).map_err(refused)?;
         if to.is_empty() {
             return Err(TopologyError::NoSuchQueue(name).into());
         }

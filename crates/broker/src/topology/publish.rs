@@ -168,6 +168,8 @@ impl Broker {
                 index = queue.meta.lanes.iter().position(|known| *known == new_lane);
                 refuses = arguments.limits.refuses();
                 unique = arguments.unique.clone();
+                // What it has is known to one partition.
+                index = unique.as_ref().map_or(index, |_| Some(0));
             }
             let lane = match index {
                 Some(index) => {
@@ -197,6 +199,7 @@ impl Broker {
         destinations: &Destinations,
         batch: Bytes,
     ) -> Result<RoutedPublishing, PublishError> {
+        verify_batch(&batch)?;
         let mut publishing = RoutedPublishing { pending: Vec::new(), failed: None, room: Vec::new() };
         let mut full = Vec::new();
         for (lane, queue) in &destinations.refusing {
@@ -212,8 +215,15 @@ impl Broker {
         let has_room = |lane: Lane| !full.contains(&lane);
         let there = destinations.partitions.iter().filter(|partition| has_room(Lane::There(partition.id())));
         let mut partitions: Vec<PartitionRef> = there.cloned().collect();
-        let new_lanes = destinations.new_lanes.iter().filter(|(topic, _)| has_room(Lane::New(*topic)));
-        self.open_lanes(new_lanes, &mut partitions).await?;
+        for (topic, lane) in destinations.new_lanes.iter().filter(|(topic, _)| has_room(Lane::New(*topic))) {
+            match self.open_lane(*topic, *lane).await {
+                Ok(partition) => partitions.push(partition),
+                // A queue that is deleted meanwhile takes what is sent to it with it.
+                Err(AdminError::UnknownTopic(_)) => {}
+                Err(AdminError::Unavailable(error)) => return Err(error.into()),
+                Err(error) => return Err(PublishError::Refused(error.to_string())),
+            }
+        }
         let by_shard = appends(&partitions, &destinations.unique, &batch, self.now_ms())?;
         for (handle, commands) in by_shard.into_values() {
             for command in commands {
@@ -229,30 +239,6 @@ impl Broker {
             }
         }
         Ok(publishing)
-    }
-
-    /// Makes the lanes that a record is the first to need. Records that come by another way than [`Broker::publish_to`]
-    /// do not ask for room.
-    pub(crate) async fn open_new_lanes(&self, destinations: &mut Destinations) -> Result<(), PublishError> {
-        let new_lanes = std::mem::take(&mut destinations.new_lanes);
-        self.open_lanes(new_lanes.iter(), &mut destinations.partitions).await
-    }
-
-    async fn open_lanes(
-        &self,
-        lanes: impl Iterator<Item = &(TopicId, LaneNumber)>,
-        partitions: &mut Vec<PartitionRef>,
-    ) -> Result<(), PublishError> {
-        for (topic, lane) in lanes {
-            match self.open_lane(*topic, *lane).await {
-                Ok(partition) => partitions.push(partition),
-                // A queue that is deleted meanwhile takes what is sent to it with it.
-                Err(AdminError::UnknownTopic(_)) => {}
-                Err(AdminError::Unavailable(error)) => return Err(error.into()),
-                Err(error) => return Err(PublishError::Refused(error.to_string())),
-            }
-        }
-        Ok(())
     }
 
     /// The same destinations, with every lane of theirs there.
