@@ -168,7 +168,6 @@ def test_replies_are_asked_for_on_a_channel_that_gets_them(connection):
         channel = connection.channel()
         with pytest.raises(ChannelClosedByBroker) as raised:
             do(channel)
-            connection.channel().close()
             channel.queue_declare("", exclusive=True)
         assert raised.value.reply_code == 406
         assert words in raised.value.reply_text
