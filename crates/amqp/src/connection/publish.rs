@@ -3,6 +3,7 @@
 use weir_amqp_wire::methods::{basic, confirm};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr, Value};
 use weir_broker::errors::PublishError;
+use weir_broker::queues::copies_header;
 use weir_broker::topology::Destinations;
 use weir_model::batch::{BatchBuilder, Header};
 use weir_router::{NoSuchExchange, Routed};
@@ -138,7 +139,11 @@ impl Connection {
         let destinations = destinations?;
         let now = broker.now_ms();
         let expires = properties.expiration.as_ref().and_then(expires_after);
+        let visible = further_keys(&properties, CC)?;
         let mut record = Message { exchange, routing_key, properties, body }.into_record(now);
+        if !visible.is_empty() {
+            record.headers.push(copies_header(&visible));
+        }
         if let Some(after) = expires {
             let at = now.saturating_add(after);
             let value = Some(bytes::Bytes::copy_from_slice(&at.to_be_bytes()));
@@ -260,27 +265,33 @@ impl Connection {
     }
 }
 
-/// The further keys of a message: its headers `CC` and `BCC`, the latter of which is taken out.
+/// The header of further keys, and of those that nobody gets to see.
+const CC: &str = "CC";
+const BCC: &str = "BCC";
+
+/// The further keys of a message, of which `BCC` is taken out.
 fn copies(properties: &mut BasicProperties) -> Result<Vec<bytes::Bytes>, Failure> {
-    let Some(headers) = &mut properties.headers else { return Ok(Vec::new()) };
-    let mut keys = Vec::new();
-    for name in ["CC", "BCC"] {
-        match headers.get(name) {
-            None => {}
-            Some(Value::Array(values)) => {
-                keys.extend(values.iter().filter_map(|value| value.as_bytes().cloned()));
-            }
-            Some(_) => {
-                return Err(Failure::precondition(format!(
-                    "invalid value for header '{name}': it must be an array"
-                )));
-            }
-        }
-    }
-    if headers.get("BCC").is_some() {
-        *headers = headers.iter().filter(|(name, _)| *name != "BCC").cloned().collect();
+    let mut keys = further_keys(properties, CC)?;
+    keys.extend(further_keys(properties, BCC)?);
+    if let Some(headers) = &mut properties.headers
+        && headers.get(BCC).is_some()
+    {
+        *headers = headers.iter().filter(|(name, _)| *name != BCC).cloned().collect();
     }
     Ok(keys)
+}
+
+fn further_keys(properties: &BasicProperties, name: &str) -> Result<Vec<bytes::Bytes>, Failure> {
+    match properties.headers.as_ref().and_then(|headers| headers.get(name)) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(values)) => {
+            Ok(values.iter().filter_map(|value| value.as_bytes().cloned()).collect())
+        }
+        Some(_) => {
+            let words = format!("invalid value for header '{name}': it must be an array");
+            Err(Failure::precondition(words))
+        }
+    }
 }
 
 /// Milliseconds that a message may wait; none if that is not a number.

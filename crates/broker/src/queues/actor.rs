@@ -338,8 +338,7 @@ impl Actor {
             if !self.leads() {
                 return Ended::NotLeader;
             }
-            self.note_growth();
-            self.hand_out().await;
+            self.catch_up().await;
             self.dispatcher.expire(self.clock.now_ms());
             self.look_at_first().await;
             self.bury().await;
@@ -417,6 +416,12 @@ impl Actor {
             let over = self.dispatcher.ready().saturating_sub(max);
             self.dispatcher.drop_first(over);
         }
+    }
+
+    /// What has come by now is first for consumers that wait for it, before somebody asks for it, or counts it.
+    async fn catch_up(&mut self) {
+        self.note_growth();
+        self.hand_out().await;
     }
 
     /// Hands out what there is for those who take it, reading it as needed.
@@ -598,12 +603,12 @@ impl Actor {
                 }
             }
             Ask::Purge(reply) => {
-                self.note_growth();
+                self.catch_up().await;
                 let purged = self.dispatcher.purge();
                 self.tell_when_durable(Reply::Purged(reply, purged));
             }
             Ask::Figures(reply) => {
-                self.note_growth();
+                self.catch_up().await;
                 let _ = reply.send(QueueFigures {
                     ready: self.dispatcher.ready(),
                     leased: self.dispatcher.leased() as u64,
@@ -627,7 +632,7 @@ impl Actor {
     }
 
     async fn get(&mut self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, ReadError> {
-        self.note_growth();
+        self.catch_up().await;
         loop {
             match self.dispatcher.get(owner, settled, self.clock.now_ms()) {
                 Got::Record(delivery) => return Ok(Some(delivered(delivery))),

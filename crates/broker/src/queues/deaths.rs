@@ -20,6 +20,9 @@ use super::record::EXPIRES_HEADER;
 /// The header of a record that has died.
 pub const DEATHS_HEADER: &str = "weir.deaths";
 
+/// The header of a record that was published by several keys: all but its own, as `key bytes*`.
+pub const COPIES_HEADER: &str = "weir.copies";
+
 /// The headers in which a message's address is kept.
 const EXCHANGE_HEADER: &str = "amqp.exchange";
 const ROUTING_KEY_HEADER: &str = "amqp.routing-key";
@@ -64,6 +67,20 @@ pub(crate) struct DeadLetter {
     pub record: Record,
     pub exchange: String,
     pub keys: Vec<Bytes>,
+}
+
+/// The header that notes further keys of a record.
+pub fn copies_header(keys: &[Bytes]) -> Header {
+    let mut out = Writer::new();
+    out.list(keys, |out, key| out.bytes(key));
+    Header { key: COPIES_HEADER.to_owned(), value: Some(out.finish()) }
+}
+
+/// The further keys of a record; none if they cannot be read.
+fn copies_of(record: &Record) -> Vec<Bytes> {
+    let header = record.headers.iter().find(|header| header.key == COPIES_HEADER);
+    let Some(value) = header.and_then(|header| header.value.clone()) else { return Vec::new() };
+    Reader::new("copies", value).list(4, |reader| reader.bytes()).unwrap_or_default()
 }
 
 fn reason_from(number: u8) -> Option<DeadReason> {
@@ -173,17 +190,24 @@ pub(crate) fn dead_letter(
     let own_key = text(&record, ROUTING_KEY_HEADER);
     let expiration = text(&record, EXPIRATION_HEADER);
     let expires = reason == DeadReason::Expired && !expiration.is_empty();
+    let mut keys = vec![own_key.clone()];
+    keys.extend(copies_of(&record));
     let death = Death {
         queue: queue.to_owned(),
         reason,
         count: 1,
         time: now,
         exchange: published_to,
-        keys: vec![own_key.clone()],
+        keys: keys.clone(),
         expiration: expires.then(|| String::from_utf8_lossy(&expiration).into_owned()),
     };
     let deaths = Deaths::add(before, death);
     let key = routing_key.map_or(own_key, |key| Bytes::copy_from_slice(key.as_bytes()));
+    if routing_key.is_some() {
+        // The one that was declared stands for all that it had.
+        keys = vec![key.clone()];
+        record.headers.retain(|header| header.key != COPIES_HEADER);
+    }
     // It would otherwise die of the same once more, and at once.
     let gone = [DEATHS_HEADER, EXPIRES_HEADER, EXPIRATION_HEADER, EXCHANGE_HEADER, ROUTING_KEY_HEADER];
     record.headers.retain(|header| !gone.contains(&header.key.as_str()));
@@ -195,7 +219,7 @@ pub(crate) fn dead_letter(
     record.headers.splice(0..0, address);
     record.headers.push(header(DEATHS_HEADER, deaths.encode()));
     record.timestamp = now;
-    Some(DeadLetter { record, exchange: exchange.to_owned(), keys: vec![key] })
+    Some(DeadLetter { record, exchange: exchange.to_owned(), keys })
 }
 
 #[cfg(test)]
@@ -251,6 +275,26 @@ mod tests {
             [("a", DeadReason::MaxLength, 1), ("a", DeadReason::Rejected, 2), ("b", DeadReason::Expired, 1)];
         assert_eq!(seen, expected);
         assert_eq!(deaths.first.0, "a");
+    }
+
+    #[test]
+    fn a_record_dies_with_all_its_keys_unless_one_is_declared() {
+        let keys = ["eu", "us"].map(|key| Bytes::copy_from_slice(key.as_bytes()));
+        let mut record = record();
+        record.headers.push(copies_header(&keys[1..]));
+        for (declared, further) in [(None, &keys[..]), (Some("key"), &[Bytes::from_static(b"key")][..])] {
+            let letter =
+                dead_letter(record.clone(), "q", DeadReason::Rejected, 1_000, "dlx", declared).unwrap();
+            assert_eq!(letter.keys, further);
+            assert_eq!(Deaths::of(&letter.record).unwrap().all[0].keys, keys);
+            let again = dead_letter(letter.record, "q2", DeadReason::Rejected, 1_000, "dlx", None).unwrap();
+            assert_eq!(again.keys, further);
+        }
+        record
+            .headers
+            .push(Header { key: COPIES_HEADER.into(), value: Some(Bytes::from_static(b"\x01\xff")) });
+        record.headers.swap_remove(5);
+        assert!(dead_letter(record, "q", DeadReason::Rejected, 1_000, "dlx", None).is_some());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod sink;
 
 pub use actor::{GetError, QueueFigures, QueueGone, QueueRef};
 pub use bury::Cemetery;
-pub use deaths::{DEATHS_HEADER, Death, Deaths};
+pub use deaths::{COPIES_HEADER, DEATHS_HEADER, Death, Deaths, copies_header};
 pub use record::QueueRecord;
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
