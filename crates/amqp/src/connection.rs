@@ -51,6 +51,9 @@ use publish::{Batch, Confirmed};
 /// Bytes read at once, at most.
 const READ_BYTES: usize = 64 << 10;
 
+/// Largest frame before a size is agreed on, in bytes (RabbitMQ's, from 4.1 on).
+const OPENING_FRAME_MAX: u32 = 8_192;
+
 /// How long a peer may take to answer `connection.close`.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -260,7 +263,7 @@ async fn open<R: AsyncRead + Unpin>(
     let mut state = Handshake::Started;
     loop {
         outbox.send(out.take());
-        let frame = next_frame(read, buffer, FRAME_MAX).await?;
+        let frame = next_frame(read, buffer, OPENING_FRAME_MAX).await?;
         let method = match frame {
             Ok(Frame { frame_type: FrameType::Heartbeat, .. }) => continue,
             Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload)
@@ -506,8 +509,12 @@ impl Connection {
     }
 
     fn open_channel(&mut self, number: u16, frame: Frame) -> Result<(), Ended> {
-        let opens = frame.frame_type == FrameType::Method
-            && matches!(Method::decode(frame.payload), Ok(Method::ChannelOpen(_)));
+        let opens = match Method::decode(frame.payload) {
+            Ok(Method::ChannelOpen(_)) => frame.frame_type == FrameType::Method,
+            // Both sides closed the channel at once: it was gone with the peer's own word.
+            Ok(Method::ChannelCloseOk(_)) if frame.frame_type == FrameType::Method => return Ok(()),
+            _ => false,
+        };
         let refuse = |code, words: String| Err(Ended::Failed(Failure::new(code, words), 0, 0));
         if !opens {
             return refuse(ReplyCode::ChannelError, format!("expected 'channel.open' on channel {number}"));

@@ -322,3 +322,19 @@ async fn deliveries_end_with_their_owner() {
     assert_eq!(ended.expect("nothing is kept of a consumer that is gone"), None);
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_comes_before_who_asks() {
+    let mut world = World::started(13).await;
+    world.create("q", 1).await;
+    let queue = self::queue(&world, "q").await;
+    let (waiting, asking) = (world.broker().new_owner(), world.broker().new_owner());
+    let (_, mut deliveries) = subscribe(&queue, waiting, 100).await;
+    for number in 0..50 {
+        world.publish_values("q", 0, &[&number.to_string()]).await;
+        assert_eq!(queue.get(asking, false).await, Ok(None));
+        assert_eq!(queue.figures().await.unwrap().ready, 0);
+    }
+    assert_eq!(take(&mut deliveries, 50).await.len(), 50);
+    world.stop().await;
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_amqp_wire::methods::{connection, queue};
+use weir_amqp_wire::methods::{channel, connection, queue};
 use weir_amqp_wire::{Method, ProtocolHeader, ShortStr};
 
 use super::support::{World, consume, durable};
@@ -41,6 +41,21 @@ async fn a_closed_stream_follows_the_last_word() {
     stranger.expect_raw(&ProtocolHeader::SUPPORTED).await;
     assert!(stranger.next().await.is_none());
     assert!(began.elapsed() < Duration::from_secs(1), "nobody waits for it: {:?}", began.elapsed());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_may_be_closed_from_both_sides_at_once() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.put(1, queue::Declare { passive: true, ..durable("nowhere") });
+    client.put(1, channel::Close::default());
+    client.flush().await;
+    assert!(matches!(client.method().await, Method::ChannelClose(_)));
+    client.send(1, channel::CloseOk {}).await;
+    assert!(matches!(client.method().await, Method::ChannelCloseOk(_)));
+    client.open(1).await;
+    client.declare("q").await;
     world.stop().await;
 }
 

@@ -173,8 +173,7 @@ impl Actor {
             if !self.leads() {
                 return Ended::NotLeader;
             }
-            self.note_growth().await;
-            self.hand_out().await;
+            self.catch_up().await;
             self.dispatcher.expire(self.clock.now_ms());
             self.drop_excess();
             if self.options.cemetery.is_some() {
@@ -254,6 +253,12 @@ impl Actor {
         if limits.overflow == Overflow::DropHead {
             self.dispatcher.drop_over(limits.records, limits.bytes);
         }
+    }
+
+    /// Hands out what has been appended to those who wait for it: they come before whoever asks or counts.
+    async fn catch_up(&mut self) {
+        self.note_growth().await;
+        self.hand_out().await;
     }
 
     /// Hands out what there is for those who take it, reading it as needed.
@@ -379,12 +384,12 @@ impl Actor {
                 }
             }
             Ask::Purge(reply) => {
-                self.note_growth().await;
+                self.catch_up().await;
                 let purged = self.dispatcher.purge();
                 self.tell_when_durable(Reply::Purged(reply, purged));
             }
             Ask::Figures(reply) => {
-                self.note_growth().await;
+                self.catch_up().await;
                 self.drop_excess();
                 self.dispatcher.expire(self.clock.now_ms());
                 self.look_at_first().await;
@@ -424,7 +429,7 @@ impl Actor {
     }
 
     async fn get(&mut self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, ReadError> {
-        self.note_growth().await;
+        self.catch_up().await;
         self.drop_excess();
         loop {
             match self.dispatcher.get(owner, settled, self.clock.now_ms()) {
