@@ -6,7 +6,6 @@ use weir_model::subscription::Marks;
 use weir_model::{Offset, SubscriptionId};
 use weir_shard::{ReadError, Subscription};
 
-use super::QueueFigures;
 use super::record::read_records;
 use crate::broker::Broker;
 use crate::errors::AdminError;
@@ -54,14 +53,6 @@ impl Broker {
             Some((name.to_owned(), info))
         });
         found.collect()
-    }
-
-    /// Whoever consumes from a queue on this node, and what it has; nothing if nobody uses it.
-    pub async fn queue_figures(&self, queue: &QueueInfo) -> QueueFigures {
-        match self.running_queue(queue.topic.id()).await {
-            Some(running) => running.figures().await.unwrap_or_default(),
-            None => QueueFigures::default(),
-        }
     }
 
     /// What a queue holds, as far as this node has its partitions.

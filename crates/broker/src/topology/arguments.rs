@@ -9,7 +9,6 @@ use weir_model::routing::{ArgumentValue, Arguments, argument};
 
 use super::rules::{queue_in, type_name};
 use super::unique::UniqueWindow;
-use crate::queues::QueueOptions;
 use crate::queues::{Limits, Overflow, QueueOptions};
 
 /// Deliveries that may fail before a record of a quorum queue is dead, where the declaration does not say

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_model::SubscriptionId;
-use weir_model::queue::{DEFAULT_NAMESPACE, split_name};
+use weir_model::queue::{DEFAULT_NAMESPACE, HIDDEN_NAMESPACE, split_name};
 
 use super::QueueInfo;
 use crate::broker::Broker;
@@ -15,7 +15,7 @@ impl Broker {
     /// The namespaces that there are, in order: the default one, and those in which something was declared.
     pub fn namespaces(&self) -> Result<BTreeSet<String>, Unavailable> {
         let topology = self.meta()?.view().topology();
-        let declared = topology.namespaces().map(str::to_owned);
+        let declared = topology.namespaces().filter(|name| *name != HIDDEN_NAMESPACE).map(str::to_owned);
         Ok(std::iter::once(DEFAULT_NAMESPACE.to_owned()).chain(declared).collect())
     }
 

@@ -216,7 +216,7 @@ fn find(broker: &Broker, within: &Within, name: &str) -> Result<QueueInfo, ApiEr
 
 async fn listed(broker: &Broker, namespace: &str, name: &str, queue: &QueueInfo) -> Listed {
     let QueueContents { records, bytes } = broker.queue_contents(queue);
-    let QueueFigures { leased, consumers, .. } = broker.queue_figures(queue).await;
+    let QueueFigures { leased, consumers, .. } = broker.queue_figures(queue).await.unwrap_or_default();
     Listed {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
