@@ -50,6 +50,7 @@ mod jumps {
 
     impl Alarm {
         /// Set from now on.
+        #[allow(deprecated, reason = "the timer is ours alone, and open for as long as it is watched")]
         pub(super) fn set() -> io::Result<Alarm> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
