@@ -271,6 +271,7 @@ KNOWN = [
         "whose turn it is",
         "when several consumers become ready at once, nobody promises which of them is served first",
         _whose_turn,
+        rare=True,
     ),
     Known(
         "L is l",
