@@ -47,7 +47,6 @@ class Connection:
         self.open_channels: set[int] = set()
         self.ended = False
         self.frame_max = FRAME_MAX
-        self.arrived = 0
         # Of a connection that only shows how far its broker has come; see `play`.
         self.barrier_queue = ""
 
@@ -190,7 +189,6 @@ class Connection:
         self._note(channel, event)
 
     def _note(self, channel: int, event: Event) -> None:
-        self.arrived += 1
         self.events.setdefault(channel, []).append(event)
         if event.name == "channel.close":
             self.open_channels.discard(channel)
@@ -215,7 +213,6 @@ class Connection:
     def _end(self) -> None:
         if not self.ended:
             self.ended = True
-            self.arrived += 1
             self.open_channels.clear()
             self.events.setdefault(0, []).append(Event("end of connection", {}))
             self.socket.close()

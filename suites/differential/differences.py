@@ -122,6 +122,27 @@ def _counted_getter(difference: Difference) -> bool:
     )
 
 
+def _counted_waiting(difference: Difference) -> bool:
+    return (
+        difference.what == "queue.declare_ok consumer_count"
+        and difference.rabbitmq < difference.weir
+        and of_kind(difference, "quorum")
+        and any("x-single-active-consumer" in arguments for arguments in declared(difference))
+    )
+
+
+def _lost_with_connection(difference: Difference) -> bool:
+    """RabbitMQ handed to one channel of a connection that ended what another of its channels had given back."""
+    theirs, ours = _delivered(difference.theirs), _delivered(difference.ours)
+    return (
+        difference.step["do"] in ("connection.close", "drop")
+        and difference.what == "events"
+        and len(theirs) < len(ours)
+        and all(theirs.count(body) <= ours.count(body) for body in theirs)
+        and any(step.get("no_ack") and step["on"][0] == difference.step["on"][0] for step in difference.before)
+    )
+
+
 def _delivered(side: dict) -> list[str]:
     return sorted(
         event["body"] for events in side.values() for event in events if event["name"] == "basic.deliver"
@@ -206,6 +227,19 @@ KNOWN = [
         rare=True,
     ),
     Known(
+        "who waits for a quorum queue is not counted",
+        "3.10 counts only the active consumer of a quorum queue that has one at a time",
+        _counted_waiting,
+        rare=True,
+    ),
+    Known(
+        "lost with the connection",
+        "RabbitMQ ends a connection's channels one after another; what the first gives back may go to a consumer "
+        "of the next that acknowledges nothing, and is lost with it. Weir gives it to others",
+        _lost_with_connection,
+        rare=True,
+    ),
+    Known(
         "a full queue with priorities",
         "RabbitMQ lets the message go that would be delivered next, which has the highest priority; Weir the lowest",
         _full_by_priority,
@@ -237,6 +271,7 @@ KNOWN = [
         "whose turn it is",
         "when several consumers become ready at once, nobody promises which of them is served first",
         _whose_turn,
+        rare=True,
     ),
     Known(
         "L is l",

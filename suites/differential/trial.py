@@ -1,5 +1,7 @@
 """One scenario on both brokers: played, compared, and where they differ played again slowly before it counts."""
 
+import contextlib
+import json
 import secrets
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,12 +31,17 @@ class Verdict:
 
 
 class Pair:
-    """The two brokers, as a worker sees them. `lie` changes what the second is taken to have answered."""
+    """The two brokers, as a worker sees them.
 
-    def __init__(self, rabbitmq: Address, weir: Address, lie=None):
+    `lie` changes what the second is taken to have answered. `alone` is held while a scenario uses exchanges that all
+    scenarios share.
+    """
+
+    def __init__(self, rabbitmq: Address, weir: Address, lie=None, alone=None):
         self.rabbitmq = rabbitmq
         self.weir = weir
         self.lie = lie
+        self.alone = alone or contextlib.nullcontext()
         self.barrier = None
         # Differences that were there again when there was time.
         self.seen: set[str] = set()
@@ -56,8 +63,10 @@ class Pair:
 
     def both(self, steps: list[Step], pace: Pace) -> tuple[list, list, list[Difference]]:
         """What each answered, and where that differs."""
-        raw, theirs = self._on_rabbitmq(steps, pace)
-        ours = self._on_weir(steps, pace, raw)
+        shares = '"amq.' in json.dumps(steps)
+        with self.alone if shares else contextlib.nullcontext():
+            raw, theirs = self._on_rabbitmq(steps, pace)
+            ours = self._on_weir(steps, pace, raw)
         return theirs, ours, differences(steps, theirs, ours)
 
     def trial(self, name: str, scenario: list[Step]) -> Verdict:

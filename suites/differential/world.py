@@ -86,7 +86,7 @@ class World:
             if dice.random() < 0.6 and self.profile != "transactions":
                 made.append({"on": channel, "do": "confirm.select"})
                 self.modes[channel] = "confirm"
-        made += self.declare_exchange() if dice.random() < 0.7 else []
+        made += self.declare_exchange() if dice.random() < 0.9 else []
         made += self.declare_queue()
         made += self.declare_queue() if dice.random() < 0.6 else []
         made += self.bind_queue() if self.exchanges else []
@@ -120,7 +120,7 @@ class World:
         luck = self.dice.random()
         if luck < 0.03:
             return "missing~"
-        if luck < 0.15 or not self.exchanges:
+        if luck < 0.06 or not self.exchanges:
             return self.dice.choice(words.PREDECLARED)
         return self.dice.choice(list(self.exchanges))
 

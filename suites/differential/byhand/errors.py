@@ -2,7 +2,7 @@
 
 from ..scenario import Step
 from ..vocabulary import LONG_MS
-from .steps import CONFIRM, QUORUM, bind, consume, dead, exchange, get, many, on, publish, queue, text
+from .steps import CONFIRM, QUORUM, bind, consume, exchange, get, many, on, publish, queue, text
 
 ERRORS: dict[str, list[Step]] = {
     "publish to a missing exchange": [publish("k", exchange="missing~")],

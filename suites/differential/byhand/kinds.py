@@ -2,7 +2,7 @@
 
 from ..scenario import Step
 from ..vocabulary import LONG_MS
-from .steps import CONFIRM, bind, consume, dead, get, many, on, publish, queue, text
+from .steps import CONFIRM, bind, consume, get, many, on, publish, queue, text
 
 KINDS: dict[str, list[Step]] = {
     "direct reply-to": [
