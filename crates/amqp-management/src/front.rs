@@ -94,6 +94,7 @@ impl ManagementFront {
     pub fn on(listener: Listener, broker: Arc<Broker>, options: ManagementOptions) -> ManagementFront {
         let ManagementOptions { body_bytes_max, bodies_max, body_within, server } = options;
         let server = HttpServer::on(listener, server);
+        broker.read_messages_with(Arc::new(weir_amqp_message::Reader));
         let front = Front { broker, bodies: Semaphore::new(bodies_max), body_bytes_max, body_within };
         ManagementFront { server, front: Arc::new(front) }
     }

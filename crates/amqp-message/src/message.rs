@@ -85,6 +85,12 @@ impl Message {
         Record { offset: 0, timestamp, key: None, value: Some(self.body), headers }
     }
 
+    /// The priority of the message that a record is.
+    pub(crate) fn priority_of(record: &Record) -> Option<u8> {
+        let header = record.headers.iter().find(|header| header.key == PRIORITY)?;
+        std::str::from_utf8(header.value.as_deref()?).ok()?.parse().ok()
+    }
+
     /// The message that a record is. One that another protocol wrote is addressed to `queue`, from which it is read.
     /// Names of headers that are longer than a short string have no place in a message and are left out.
     pub fn from_record(record: Record, queue: &ShortStr) -> Message {

@@ -1,7 +1,7 @@
 //! What properties of a message say to the broker.
 
-use bytes::Bytes;
 use weir_amqp_wire::{BasicProperties, ShortStr, Value};
+use weir_broker::queues::FurtherKeys;
 
 /// Header of a record that expires; see the broker's queues.
 pub const EXPIRES_HEADER: &str = "weir.expires";
@@ -11,19 +11,10 @@ pub const EXPIRES_HEADER: &str = "weir.expires";
 #[error("invalid value for header '{0}': it must be an array")]
 pub struct NotAList(pub &'static str);
 
-/// The further keys of a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copies {
-    /// Its header `CC`.
-    pub copies: Vec<Bytes>,
-    /// Its header `BCC`, which is nobody's business but the broker's.
-    pub blind: Vec<Bytes>,
-}
-
 /// The further keys of a message, out of whose headers `BCC` is taken.
-pub fn take_copies(properties: &mut BasicProperties) -> Result<Copies, NotAList> {
-    let Some(headers) = &mut properties.headers else { return Ok(Copies::default()) };
-    let mut found = Copies::default();
+pub fn take_copies(properties: &mut BasicProperties) -> Result<FurtherKeys, NotAList> {
+    let Some(headers) = &mut properties.headers else { return Ok(FurtherKeys::default()) };
+    let mut found = FurtherKeys::default();
     for (name, keys) in [("CC", &mut found.copies), ("BCC", &mut found.blind)] {
         match headers.get(name) {
             None => {}

@@ -517,7 +517,7 @@ impl Connection {
         };
         let refuse = |code, words: String| Err(Ended::Failed(Failure::new(code, words), 0, 0));
         if !opens {
-            return refuse(ReplyCode::ChannelError, format!("expected 'channel.open' on channel {number}"));
+            return refuse(ReplyCode::ChannelError, "expected 'channel.open'".into());
         }
         if number > self.agreed.channel_max {
             let most = self.agreed.channel_max;

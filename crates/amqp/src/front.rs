@@ -80,6 +80,7 @@ impl AmqpFront {
 
     /// The front on a listener that is open.
     pub fn on(listener: Listener, broker: Arc<Broker>, options: AmqpFrontOptions) -> AmqpFront {
+        broker.read_messages_with(Arc::new(weir_amqp_message::Reader));
         let front = Front {
             broker,
             options,

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use weir_cluster::{Clock, Node, ShardHandle};
+use weir_model::batch::Record;
 use weir_model::queue::is_hidden;
 use weir_model::{ShardId, TopicId};
 
@@ -24,9 +25,9 @@ use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
 use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
-use crate::parking::Lots;
+use crate::parking::{Lots, RoutingProperties};
 use crate::producers::ProducerIds;
-use crate::queues::Queues;
+use crate::queues::{MessageReader, Queues};
 use crate::read::PartitionRef;
 use crate::sessions::Sessions;
 use crate::topics::{Topic, TopicCache};
@@ -43,6 +44,7 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
+    message_reader: OnceLock<Arc<dyn MessageReader>>,
     pub(crate) sessions: Sessions,
     /// Where this node listens.
     pub(crate) listeners: Mutex<Vec<ListenerInfo>>,
@@ -104,6 +106,7 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
             queues: Queues::default(),
+            message_reader: OnceLock::new(),
             sessions: Sessions::default(),
             listeners: Mutex::default(),
             lots: Lots::default(),
@@ -245,6 +248,21 @@ impl Broker {
             nodes: vec![this],
             controller: meta.and_then(|meta| meta.leadership().leader),
         }
+    }
+
+    /// How records are messages. The first who tells counts.
+    pub fn read_messages_with(&self, reader: Arc<dyn MessageReader>) {
+        let _ = self.message_reader.set(reader);
+    }
+
+    /// The priority of a message, if somebody knows how records are messages.
+    pub(crate) fn priority_of(&self, record: &Record) -> Option<u8> {
+        self.message_reader.get()?.priority(record)
+    }
+
+    /// What exchanges may ask of a message.
+    pub(crate) fn routing_properties(&self, record: &Record) -> Option<Box<RoutingProperties>> {
+        self.message_reader.get()?.routing_properties(record)
     }
 
     /// Whether the disk has room for more records. A front that can hold its publishers back does so where it has none.

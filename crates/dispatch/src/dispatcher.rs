@@ -128,7 +128,7 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// What is needed to go on. Nothing if nobody would get a record, or the next one is at hand.
     pub fn wants(&mut self) -> Option<Want> {
-        if !self.consumers.is_anybody_willing() || self.leases.len() >= self.options.leased_max {
+        if !self.is_anybody_willing() {
             return None;
         }
         self.wants_first()
@@ -244,6 +244,11 @@ impl<R: Waiting> Dispatcher<R> {
     /// Settles everything that waits. Returns how many records that were.
     pub fn purge(&mut self) -> u64 {
         self.lanes.values_mut().map(Lane::purge).sum()
+    }
+
+    /// Whether somebody would get a record that came now.
+    pub fn is_anybody_willing(&self) -> bool {
+        self.consumers.is_anybody_willing() && self.leases.len() < self.options.leased_max
     }
 
     /// Records that wait for somebody.

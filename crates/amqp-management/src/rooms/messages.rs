@@ -6,10 +6,10 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, delivered, expires_after, take_copies};
+use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, delivered, expires_after, take_copies};
 use weir_amqp_wire::ReplyCode;
 use weir_broker::Broker;
-use weir_broker::queues::{Place, QueueDelivery, keys_header};
+use weir_broker::queues::{FurtherKeys, Place, QueueDelivery, keys_header};
 use weir_broker::topology::QueueInfo;
 use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header};
@@ -79,7 +79,7 @@ fn check(ask: &Ask, namespace: &str, exchange: &str, message: &Message) -> Resul
     let router = ask.broker.router(namespace)?;
     let mut checked = pass.check(Operation::BasicPublish, parties);
     if router.exchange(exchange).is_some_and(|meta| meta.kind.routing() == RoutingKind::Topic) {
-        let Copies { copies, blind } = take_copies(&mut message.properties.clone())
+        let FurtherKeys { copies, blind } = take_copies(&mut message.properties.clone())
             .map_err(|error| Failure::amqp(ReplyCode::PreconditionFailed, error))?;
         for key in std::iter::once(message.routing_key.as_bytes()).chain(&copies).chain(&blind) {
             checked = checked.and_then(|()| pass.check_routing(Operation::BasicPublish, parties, key));
@@ -113,13 +113,13 @@ fn check(ask: &Ask, namespace: &str, exchange: &str, message: &Message) -> Resul
 /// Finds a message's queues, and returns when it is durable in all of them. Whether there are any.
 async fn route(broker: Arc<Broker>, named: Named, mut message: Message) -> Result<bool> {
     let Named { namespace, name } = &named;
-    let Copies { copies, blind } = take_copies(&mut message.properties)
+    let further = take_copies(&mut message.properties)
         .map_err(|error| Failure::amqp(ReplyCode::PreconditionFailed, error))?;
     let random = u64::from_le_bytes(broker.random_bytes().first_chunk().copied().unwrap_or_default());
     let mut route = Route::new();
     {
         let mut keys: Vec<&[u8]> = vec![&message.routing_key.as_bytes()[..]];
-        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
+        keys.extend(further.copies.iter().chain(&further.blind).map(|key| &key[..]));
         let asked = Asked::new(&message.properties);
         let routed = Routed { properties: &asked, random, ..Routed::new(name, &keys) };
         // It may have gone since it was looked for.
@@ -137,9 +137,7 @@ async fn route(broker: Arc<Broker>, named: Named, mut message: Message) -> Resul
         let value = Some(Bytes::copy_from_slice(&now.saturating_add(after).to_be_bytes()));
         record.headers.push(Header { key: EXPIRES_HEADER.to_owned(), value });
     }
-    if !copies.is_empty() {
-        record.headers.push(keys_header(&copies));
-    }
+    record.headers.extend(keys_header(&further));
     let mut batch = BatchBuilder::new();
     batch.push(now, None, record.value.as_deref(), &record.headers);
     broker.publish_to(&destinations, batch.build()).await?.await?;

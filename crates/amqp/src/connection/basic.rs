@@ -66,6 +66,9 @@ impl Connection {
             Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
         };
         let of = queue_in(&self.namespace, &name);
+        if method.exclusive && info.arguments.single_active {
+            return Err(Failure::new(ReplyCode::AccessRefused, format!("{of} in exclusive use")));
+        }
         let priority = priority(&method.arguments, &of)?;
         if info.meta.kind == QueueKind::Quorum && self.channel(number)?.shared_prefetch.is_limited() {
             let words = format!("{of} does not support global qos");

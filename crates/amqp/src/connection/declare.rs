@@ -5,7 +5,7 @@ use weir_amqp_wire::methods::{exchange, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::queues::{QueueFigures, QueueRef};
 use weir_broker::topology::{
-    ExchangeDeclaration, QueueDeclaration, QueueInfo, Undeclarable, check_equivalent,
+    ExchangeDeclaration, QueueDeclaration, QueueInfo, TopologyError, Undeclarable, check_equivalent,
     check_equivalent_exchange, check_not_reserved,
 };
 use weir_broker::{Operation, Parties};
@@ -74,10 +74,20 @@ impl Connection {
         if name.is_empty() {
             return Err(on_default_exchange());
         }
-        check_not_reserved("exchange", &name)?;
+        if check_not_reserved("exchange", &name).is_err() {
+            let words =
+                format!("deletion of system exchange '{name}' in vhost '{}' not allowed", self.namespace);
+            return Err(Failure::new(ReplyCode::AccessRefused, words));
+        }
         self.check(Operation::ExchangeDelete, Parties::one(&name))?;
         self.router = None;
-        self.front.broker.delete_exchange(&self.namespace, &name, method.if_unused).await?;
+        match self.front.broker.delete_exchange(&self.namespace, &name, method.if_unused).await {
+            Err(TopologyError::InUse(_)) => {
+                let words = format!("exchange '{name}' in vhost '{}' in use", self.namespace);
+                return Err(Failure::precondition(words));
+            }
+            deleted => deleted?,
+        }
         if !method.no_wait {
             self.send(number, exchange::DeleteOk {});
         }
@@ -209,7 +219,7 @@ impl Connection {
             return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' in use")));
         }
         if method.if_empty && figures.ready > 0 {
-            return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' is not empty")));
+            return Err(Failure::precondition(format!("queue '{name}' in vhost '{namespace}' not empty")));
         }
         self.router = None;
         self.drop_queue(&info).await?;

@@ -13,7 +13,7 @@ use weir_amqp_wire::{BasicProperties, ShortStr, Table, Value};
 use weir_broker::PartitionRef;
 use weir_broker::errors::PublishError;
 use weir_broker::parking::{Due, ParkedBatch, RoutingProperties, Target};
-use weir_broker::queues::keys_header;
+use weir_broker::queues::{FurtherKeys, keys_header};
 use weir_broker::topology::Destinations;
 use weir_model::batch::{BatchBuilder, Record};
 
@@ -43,8 +43,8 @@ pub(super) struct Delayed {
     pub now: Destinations,
     /// All its keys.
     pub keys: Vec<bytes::Bytes>,
-    /// Those of its header `CC`.
-    pub copies: Vec<bytes::Bytes>,
+    /// Those beside its routing key.
+    pub further: FurtherKeys,
     pub mandatory: bool,
     pub message: Message,
     /// Its number, if it is to be confirmed.
@@ -80,18 +80,16 @@ fn negated(headers: Table, delay_ms: i64) -> Table {
     headers.iter().map(negate).collect()
 }
 
-/// Notes the keys of a message's copies.
-fn with_copies(mut record: Record, copies: &[bytes::Bytes]) -> Record {
-    if !copies.is_empty() {
-        record.headers.push(keys_header(copies));
-    }
+/// Notes the further keys of a message.
+fn with_keys(mut record: Record, further: &FurtherKeys) -> Record {
+    record.headers.extend(keys_header(further));
     record
 }
 
 impl Connection {
     /// Parks a message for each exchange that keeps it back, and publishes it where it goes now.
     pub(super) async fn delay(&mut self, number: u16, delayed: Delayed) -> Result<(), Failure> {
-        let Delayed { delay_ms, held_by, now: destinations, keys, copies, mandatory, mut message, tag } =
+        let Delayed { delay_ms, held_by, now: destinations, keys, further, mandatory, mut message, tag } =
             delayed;
         let broker = Arc::clone(&self.front.broker);
         let now = broker.now_ms();
@@ -102,10 +100,10 @@ impl Connection {
         }
         let expires_after_ms = message.properties.expiration.as_ref().and_then(expires_after);
         let copy = (!destinations.is_empty())
-            .then(|| with_copies(expiring(message.clone().into_record(now), expires_after_ms, now), &copies));
+            .then(|| with_keys(expiring(message.clone().into_record(now), expires_after_ms, now), &further));
         message.properties.headers = message.properties.headers.map(|headers| negated(headers, delay_ms));
         let properties = RoutingProperties::of(&Asked::new(&message.properties));
-        let record = with_copies(message.into_record(now), &copies);
+        let record = with_keys(message.into_record(now), &further);
         let at = now.saturating_add(delay_ms);
         let due = |exchange: &Arc<str>| Due {
             namespace: self.namespace.clone(),

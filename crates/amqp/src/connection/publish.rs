@@ -1,6 +1,6 @@
 //! Class basic on its way in: messages are routed, gathered, published and confirmed.
 
-use weir_amqp_message::{Asked, Copies, EXPIRES_HEADER, Message, expires_after, take_copies};
+use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, expires_after, take_copies};
 use weir_amqp_wire::methods::{basic, confirm};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
@@ -114,10 +114,10 @@ impl Connection {
     pub(super) async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
         let Held { exchange, routing_key, mandatory, mut properties, body } = held;
         let exchange_name = text(&exchange)?;
-        let Copies { copies, blind } = take_copies(&mut properties)?;
-        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + copies.len() + blind.len());
+        let further = take_copies(&mut properties)?;
+        let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + further.copies.len() + further.blind.len());
         keys.push(routing_key.as_bytes());
-        keys.extend(copies.iter().chain(&blind).map(|key| &key[..]));
+        keys.extend(further.copies.iter().chain(&further.blind).map(|key| &key[..]));
         if exchange.is_empty() {
             self.reply(&keys, &properties, &body);
         }
@@ -143,7 +143,7 @@ impl Connection {
             let message = Message { exchange, routing_key: routing_key.clone(), properties, body };
             let keys = keys.into_iter().map(bytes::Bytes::copy_from_slice).collect();
             let (now, delay_ms) = (now?, delay?.unwrap_or_default());
-            let delayed = Delayed { delay_ms, held_by, now, keys, copies, mandatory, message, tag };
+            let delayed = Delayed { delay_ms, held_by, now, keys, further, mandatory, message, tag };
             return self.delay(number, delayed).await;
         }
         if route.is_empty() {
@@ -166,9 +166,7 @@ impl Connection {
         let now = broker.now_ms();
         let expires = properties.expiration.as_ref().and_then(expires_after);
         let mut record = Message { exchange, routing_key, properties, body }.into_record(now);
-        if !copies.is_empty() {
-            record.headers.push(keys_header(&copies));
-        }
+        record.headers.extend(keys_header(&further));
         let record = expiring(record, expires, now);
         let fits = |batch: &Batch| {
             batch.number == number

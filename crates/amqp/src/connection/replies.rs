@@ -10,6 +10,9 @@ use crate::errors::Failure;
 use crate::handshake::generated;
 use crate::replies::{REPLY_TO, Reply, is_mailbox};
 
+/// The tag of every direct reply, as in RabbitMQ.
+const REPLY_TAG: u64 = 1;
+
 impl Connection {
     /// A channel is to get direct replies.
     pub(super) fn consume_replies(
@@ -77,7 +80,7 @@ impl Connection {
     /// A reply has come for one of this connection's channels.
     pub(super) fn deliver_reply(&mut self, reply: Reply) {
         let Reply { channel: number, owner, exchange, routing_key, properties, body } = reply;
-        let Some(channel) = self.channels.get_mut(&number).filter(|channel| channel.owner == owner) else {
+        let Some(channel) = self.channels.get(&number).filter(|channel| channel.owner == owner) else {
             return;
         };
         let Some(consumer) = channel.reply_consumer.as_ref().filter(|own| own.mailbox == routing_key) else {
@@ -85,7 +88,8 @@ impl Connection {
         };
         let deliver = basic::Deliver {
             consumer_tag: consumer.tag.clone(),
-            delivery_tag: channel.unsettled.deliver_settled(),
+            // Nobody settles it, and it is not counted.
+            delivery_tag: REPLY_TAG,
             redelivered: false,
             exchange,
             routing_key,

@@ -14,7 +14,7 @@ use super::{Due, Target};
 use crate::broker::Broker;
 use crate::errors::PublishError;
 use crate::moving::{Full, Move, record_bytes};
-use crate::queues::{EXPIRES_HEADER, priority_of};
+use crate::queues::EXPIRES_HEADER;
 use crate::read::PartitionRef;
 use crate::topology::{Destinations, Unrouted};
 
@@ -116,7 +116,7 @@ impl<'a> Release<'a> {
     /// Where a record goes as things are now; nowhere if its target is gone, or leads nowhere.
     fn destinations(&mut self, due: &Due, record: &Record) -> Result<Destinations, PublishError> {
         let refused = |error: Unrouted| PublishError::Refused(error.to_string());
-        let priority = priority_of(record);
+        let priority = self.broker.priority_of(record);
         let random = self.next_random();
         let (name, keys, properties) = match &due.target {
             Target::Queue(name) => {

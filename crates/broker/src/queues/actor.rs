@@ -24,7 +24,7 @@ use super::bury::Burial;
 use super::handle::{Ask, QueueFigures, QueueRef};
 use super::settling::{Reply, Settled, Told};
 use super::sink::{Sink, SinkGate, sink};
-use super::{Overflow, QueueDeliveries, QueueDelivery, QueueOptions, QueueRecord, Room};
+use super::{Limits, Overflow, QueueDeliveries, QueueDelivery, QueueOptions, QueueRecord, Room};
 use crate::errors::Unavailable;
 use crate::read::PartitionRef;
 
@@ -215,13 +215,12 @@ impl Actor {
     }
 
     /// When the actor may end, if nobody uses the queue until then. One whose records may expire and must then go
-    /// somewhere has work to do even so.
+    /// somewhere has work to do even so, whenever one comes.
     fn ends_at(&self) -> Option<Instant> {
-        let waits = self.options.cemetery.is_some() && self.dispatcher.ready() > 0;
         match self.options.expires {
             _ if !self.is_unused() => None,
             Some(expires) => Some(self.used_at + expires),
-            None => (!waits).then(|| self.used_at + self.options.idle),
+            None => self.options.cemetery.is_none().then(|| self.used_at + self.options.idle),
         }
     }
 
@@ -365,6 +364,8 @@ impl Actor {
                     // After a change of leaders an owner may settle what is not its own any more.
                     let _ = self.dispatcher.settle(owner, place, disposition);
                 }
+                // What comes back to a full queue pushes the first ones out before somebody gets them.
+                self.drop_excess();
                 if let Some(reply) = reply {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
@@ -373,6 +374,7 @@ impl Actor {
                 for consumer in self.dispatcher.close_owner(owner, failed) {
                     self.sinks.remove(&consumer);
                 }
+                self.drop_excess();
             }
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
@@ -385,6 +387,8 @@ impl Actor {
             }
             Ask::Purge(reply) => {
                 self.catch_up().await;
+                self.dispatcher.expire(self.clock.now_ms());
+                self.look_at_first().await;
                 let purged = self.dispatcher.purge();
                 self.tell_when_durable(Reply::Purged(reply, purged));
             }
@@ -402,10 +406,15 @@ impl Actor {
                 });
             }
             Ask::Reserve(records, bytes, reply) => {
-                self.note_growth().await;
+                self.catch_up().await;
                 let ready = (self.dispatcher.ready(), self.dispatcher.ready_bytes());
+                // What somebody waits for does not wait itself.
+                let limits = match self.dispatcher.is_anybody_willing() {
+                    true => Limits::default(),
+                    false => self.options.limits,
+                };
                 // A promise that nobody waits for is given back by being dropped.
-                let _ = reply.send(self.room.promise(self.options.limits, ready, (records, bytes)));
+                let _ = reply.send(self.room.promise(limits, ready, (records, bytes)));
             }
             Ask::AddLane(number, partition) => {
                 if let Err(error) = self.add_lane(number, partition) {

@@ -96,9 +96,14 @@ async fn publish(broker: &Arc<Broker>, namespace: &str, letter: &DeadLetter) -> 
         let keys: Vec<&[u8]> = letter.keys.iter().map(|key| &key[..]).collect();
         let mut route = Route::new();
         let router = broker.router(namespace)?;
-        let priority = priority_of(record);
+        let priority = broker.priority_of(record);
+        let properties = broker.routing_properties(record);
+        let mut routed = Routed::new(&letter.exchange, &keys);
+        if let Some(properties) = &properties {
+            routed.properties = &**properties;
+        }
         // An exchange that is not there takes what is dead with it, as in RabbitMQ.
-        if router.route(&Routed::new(&letter.exchange, &keys), &mut route).is_err() || route.is_empty() {
+        if router.route(&routed, &mut route).is_err() || route.is_empty() {
             return Ok(());
         }
         let names = route.queues().map(|name| &**name).filter(|name| letter.may_enter(name));
@@ -113,10 +118,4 @@ async fn publish(broker: &Arc<Broker>, namespace: &str, letter: &DeadLetter) -> 
     let mut builder = BatchBuilder::new();
     builder.push(record.timestamp, record.key.as_deref(), record.value.as_deref(), &record.headers);
     broker.publish_to(&destinations, builder.build()).await?.await
-}
-
-/// The priority that a message's publisher gave it.
-pub(crate) fn priority_of(record: &Record) -> Option<u8> {
-    let header = record.headers.iter().find(|header| header.key == "amqp.priority")?;
-    std::str::from_utf8(header.value.as_deref()?).ok()?.parse().ok()
 }

@@ -177,7 +177,7 @@ pub(crate) fn dead_letter(
     let published_to = String::from_utf8_lossy(&text(&record, EXCHANGE_HEADER)).into_owned();
     let own_key = text(&record, ROUTING_KEY_HEADER);
     let expiration = text(&record, EXPIRATION_HEADER);
-    let copies = further_keys(&record);
+    let FurtherKeys { copies, blind } = further_keys(&record);
     let death = Death {
         queue: queue.to_owned(),
         reason,
@@ -188,8 +188,8 @@ pub(crate) fn dead_letter(
         expiration: (!expiration.is_empty()).then(|| String::from_utf8_lossy(&expiration).into_owned()),
     };
     let deaths = Deaths::add(before, death);
-    let (key, copies) = match routing_key {
-        None => (own_key, copies),
+    let (key, further) = match routing_key {
+        None => (own_key, copies.into_iter().chain(blind).collect()),
         // The queue says where its dead go, and nobody else.
         Some(key) => {
             record.headers.retain(|header| header.key != KEYS_HEADER);
@@ -207,7 +207,7 @@ pub(crate) fn dead_letter(
     record.headers.splice(0..0, address);
     record.headers.push(header(DEATHS_HEADER, deaths.encode()));
     record.timestamp = now;
-    let keys = std::iter::once(key).chain(copies).collect();
+    let keys = std::iter::once(key).chain(further).collect();
     DeadLetter { record, exchange: exchange.to_owned(), keys, deaths }
 }
 
@@ -215,19 +215,34 @@ pub(crate) fn dead_letter(
 /// there, and takes away what its clients see of them where it is gone.
 pub const KEYS_HEADER: &str = "weir.keys";
 
-/// The header by which a record tells of further keys.
-pub fn keys_header(keys: &[Bytes]) -> Header {
+/// Keys of a record beside its routing key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FurtherKeys {
+    /// Those that whoever reads it sees.
+    pub copies: Vec<Bytes>,
+    /// Those that nobody sees.
+    pub blind: Vec<Bytes>,
+}
+
+/// The header by which a record tells of further keys; none if it has none.
+pub fn keys_header(keys: &FurtherKeys) -> Option<Header> {
+    if *keys == FurtherKeys::default() {
+        return None;
+    }
     let mut out = Writer::new();
-    out.list(keys, |out, key| out.bytes(key));
-    Header { key: KEYS_HEADER.to_owned(), value: Some(out.finish()) }
+    for keys in [&keys.copies, &keys.blind] {
+        out.list(keys, |out, key| out.bytes(key));
+    }
+    Some(Header { key: KEYS_HEADER.to_owned(), value: Some(out.finish()) })
 }
 
 /// Further keys of a record; none if there are none, or if what stands there cannot be read.
-fn further_keys(record: &Record) -> Vec<Bytes> {
+fn further_keys(record: &Record) -> FurtherKeys {
     let header = record.headers.iter().rev().find(|header| header.key == KEYS_HEADER);
-    let Some(value) = header.and_then(|header| header.value.clone()) else { return Vec::new() };
+    let Some(value) = header.and_then(|header| header.value.clone()) else { return FurtherKeys::default() };
     let mut reader = Reader::new("keys", value);
-    reader.list(4, |reader| reader.bytes()).unwrap_or_default()
+    let mut list = || reader.list(4, |reader| reader.bytes()).unwrap_or_default();
+    FurtherKeys { copies: list(), blind: list() }
 }
 
 #[cfg(test)]
@@ -283,6 +298,21 @@ mod tests {
             [("a", DeadReason::MaxLength, 1), ("a", DeadReason::Rejected, 2), ("b", DeadReason::Expired, 1)];
         assert_eq!(seen, expected);
         assert_eq!(deaths.first.0, "a");
+    }
+
+    #[test]
+    fn a_record_dies_by_all_its_keys_unless_its_queue_says_by_which() {
+        let [visible, blind] = ["copy", "blind"].map(|key| vec![Bytes::from(key)]);
+        let mut copied = record();
+        copied.headers.extend(keys_header(&FurtherKeys { copies: visible.clone(), blind: blind.clone() }));
+        let letter = die(copied.clone(), "q", DeadReason::Rejected);
+        assert_eq!(letter.keys, [Bytes::from("eu"), visible[0].clone(), blind[0].clone()]);
+        assert_eq!(Deaths::of(&letter.record).unwrap().all[0].keys, [Bytes::from("eu"), visible[0].clone()]);
+        assert_eq!(die(letter.record, "q2", DeadReason::Rejected).keys.len(), 3, "also the next time");
+        let letter = dead_letter(copied, "q", DeadReason::Rejected, 1_000, "dlx", Some("key"));
+        assert_eq!(letter.keys, [Bytes::from("key")]);
+        assert!(letter.record.headers.iter().all(|header| header.key != KEYS_HEADER));
+        assert_eq!(keys_header(&FurtherKeys::default()), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod browse;
 mod bury;
 mod deaths;
 mod handle;
+mod messages;
 mod reading;
 mod record;
 mod redrive;
@@ -19,15 +20,15 @@ mod sink;
 
 pub use browse::{BROWSED_MAX, Browsed, QueueContents};
 pub use bury::Cemetery;
-pub use deaths::{DEATHS_HEADER, Death, Deaths, KEYS_HEADER, keys_header};
+pub use deaths::{DEATHS_HEADER, Death, Deaths, FurtherKeys, KEYS_HEADER, keys_header};
 pub use handle::{GetError, QueueFigures, QueueGone, QueueRef};
+pub use messages::MessageReader;
 pub use record::QueueRecord;
 pub use redrive::{REDRIVEN_MAX, Redrive, RedriveError, Redriven};
 pub use room::{Limits, Overflow};
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
-pub(crate) use bury::priority_of;
 pub(crate) use record::{EXPIRES_HEADER, read_records};
 pub(crate) use registry::Queues;
 pub(crate) use room::{Reservation, Room};

@@ -15,7 +15,7 @@ use weir_model::batch::{Header, Record};
 use weir_model::subscription::Disposition;
 
 use super::deaths::{DEATHS_HEADER, Death, Deaths, EXCHANGE_HEADER, ROUTING_KEY_HEADER};
-use super::{GetError, QueueDelivery, QueueGone, QueueRef, priority_of};
+use super::{GetError, QueueDelivery, QueueGone, QueueRef};
 use crate::broker::Broker;
 use crate::errors::{LookupError, PublishError, Unavailable};
 use crate::moving::{Full, Move, record_bytes};
@@ -162,7 +162,7 @@ impl Broker {
                 redriven.finished = true;
                 break;
             };
-            let (bytes, priority) = (record_bytes(&record), priority_of(&record));
+            let (bytes, priority) = (record_bytes(&record), self.priority_of(&record));
             let fits = |group: &Group| {
                 group.name == to
                     && group.priority == priority

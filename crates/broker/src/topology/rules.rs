@@ -68,6 +68,11 @@ impl QueueDeclaration {
                 QueueKind::by_name(kind).ok_or_else(unknown)?
             }
         };
+        if let Some(other) = not_of(kind).iter().find(|other| argument(&arguments, other).is_some()) {
+            let of = queue_in(namespace, name);
+            let words = format!("invalid arg '{other}' for {of} of queue type rabbit_{kind}_queue");
+            return Err(Undeclarable::Precondition(words));
+        }
         let others =
             [(!durable, "non-durable"), (exclusive, "exclusive-owner"), (auto_delete, "auto-delete")];
         let wrong = others.into_iter().find(|(is_so, _)| *is_so && kind != QueueKind::Classic);
@@ -76,6 +81,26 @@ impl QueueDeclaration {
             return Err(Undeclarable::Precondition(words));
         }
         Ok(QueueMeta { kind, durable, auto_delete, exclusive, owner: None, lanes: Vec::new(), arguments })
+    }
+}
+
+/// Arguments that a kind of queue does not have and that RabbitMQ refuses.
+fn not_of(kind: QueueKind) -> &'static [&'static str] {
+    match kind {
+        QueueKind::Classic => {
+            &["x-delivery-limit", "x-max-age", "x-quorum-initial-group-size", "x-dead-letter-strategy"]
+        }
+        QueueKind::Quorum => &["x-max-priority", "x-max-age"],
+        QueueKind::Stream => &[
+            "x-max-priority",
+            "x-message-ttl",
+            "x-expires",
+            "x-overflow",
+            "x-delivery-limit",
+            "x-single-active-consumer",
+            "x-dead-letter-strategy",
+            "x-message-deduplication",
+        ],
     }
 }
 
