@@ -1,5 +1,6 @@
 //! What a batch costs does not depend on how many records it has: they are never looked at one by one.
 
+#[path = "engine/support/mod.rs"]
 mod support;
 
 use support::*;

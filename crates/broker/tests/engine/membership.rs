@@ -1,10 +1,8 @@
 //! Groups as fronts use them: over a real node on a simulated disk, with time under control.
 
-mod support;
-
 use std::time::Duration;
 
-use support::*;
+use crate::support::*;
 use weir_broker::groups::*;
 use weir_broker::*;
 use weir_model::command::OffsetCommit;

@@ -1,13 +1,11 @@
 //! Publishing, reading, finding offsets and waiting, over a real node on a simulated disk.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use support::*;
+use crate::support::*;
 use tokio::time::Instant;
 use weir_broker::*;
 use weir_compression::compress;

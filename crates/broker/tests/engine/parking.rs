@@ -1,13 +1,11 @@
 //! Parked records over a real node on a simulated disk: when they arrive, where, in which order, and how often.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use support::World;
-use support::topology::{NAMESPACE, header, record, text, value};
+use crate::support::World;
+use crate::support::topology::{NAMESPACE, header, record, text, value};
 use tokio::time::Instant;
 use weir_broker::parking::{DUE_HEADER, Due, ParkedBatch, ParkedName, Target};
 use weir_model::batch::Record;

@@ -1,11 +1,9 @@
 //! The life of topics: created, altered, deleted, created again, and all of it half done when the
 //! power went.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::*;
+use crate::support::*;
 use weir_broker::groups::CommitRequest;
 use weir_broker::*;
 use weir_model::command::OffsetCommit;

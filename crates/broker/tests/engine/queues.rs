@@ -1,10 +1,8 @@
 //! Queues over a real node on a simulated disk: what is handed out, what comes back, what survives.
 
-mod support;
-
 use std::time::Duration;
 
-use support::World;
+use crate::support::World;
 use weir_broker::AdminError;
 use weir_broker::queues::{
     ConsumerId, GetError, Limits, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef,
@@ -204,7 +202,7 @@ async fn an_unused_queue_has_no_actor_and_gets_one_when_it_is_used() {
 fn batch_that_cannot_be_opened() -> bytes::Bytes {
     const ATTRIBUTES: usize = 22;
     const CRC: std::ops::Range<usize> = 17..21;
-    let mut batch = support::values_batch(&["x"]).to_vec();
+    let mut batch = crate::support::values_batch(&["x"]).to_vec();
     batch[ATTRIBUTES] = 1;
     let crc = crc32c::crc32c(&batch[CRC.end..]);
     batch[CRC].copy_from_slice(&crc.to_be_bytes());

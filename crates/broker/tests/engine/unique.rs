@@ -1,11 +1,9 @@
 //! Queues that take no message twice.
 
-mod support;
-
 use std::time::Duration;
 
-use support::World;
-use support::topology::{NAMESPACE, header, record};
+use crate::support::World;
+use crate::support::topology::{NAMESPACE, header, record};
 use weir_broker::parking::{Due, ParkedBatch, Target};
 use weir_broker::topology::DEDUPLICATION_HEADER;
 use weir_model::batch::Record;
@@ -85,7 +83,7 @@ async fn what_was_parked_is_told_from_what_is_there_when_it_arrives() {
 async fn what_does_not_go_together_is_refused() {
     let mut world = World::started(5).await;
     let declared = async |argument: (&str, ArgumentValue)| {
-        let arguments = support::topology::arguments(&[UNIQUE, argument]);
+        let arguments = crate::support::topology::arguments(&[UNIQUE, argument]);
         let meta = QueueMeta { durable: true, arguments, ..QueueMeta::default() };
         world.broker().create_queue(NAMESPACE, "q", meta).await.map(|_| ()).unwrap_err().to_string()
     };

@@ -1,11 +1,9 @@
 //! Dead records: looking at them, and taking them back.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::World;
-use support::topology::{NAMESPACE, header, record, text, value};
+use crate::support::World;
+use crate::support::topology::{NAMESPACE, header, record, text, value};
 use weir_broker::queues::{Deaths, Redrive, RedriveError};
 use weir_model::subscription::Disposition;
 

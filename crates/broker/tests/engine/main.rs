@@ -1,0 +1,11 @@
+//! The broker over a real node on a simulated disk. One program, because each costs as much to link as all of them.
+
+mod access;
+mod membership;
+mod parking;
+mod queues;
+mod records;
+mod redrive;
+mod support;
+mod topics;
+mod unique;
