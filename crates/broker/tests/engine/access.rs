@@ -1,7 +1,7 @@
 //! Users from their creation to their end, over restarts, and the snapshots that fronts ask.
 
-use bytes::Bytes;
 use crate::support::*;
+use bytes::Bytes;
 use weir_broker::*;
 use weir_model::access::{AccessChange, NamespaceMeta, PermissionMeta, UserLimits, UserMeta};
 use weir_model::command::Refusal;

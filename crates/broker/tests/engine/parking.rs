@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::support::World;
 use crate::support::topology::{NAMESPACE, header, record, text, value};
+use bytes::Bytes;
 use tokio::time::Instant;
 use weir_broker::parking::{DUE_HEADER, Due, ParkedBatch, ParkedName, Target};
 use weir_model::batch::Record;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use crate::support::*;
+use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 use weir_broker::*;
 use weir_compression::compress;
