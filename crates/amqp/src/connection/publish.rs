@@ -164,6 +164,9 @@ impl Connection {
         self.route = route;
         let destinations = destinations?;
         let now = broker.now_ms();
+        if destinations.take_nothing_twice() {
+            self.flush_settlements().await;
+        }
         let expires = properties.expiration.as_ref().and_then(expires_after);
         let mut record = Message { exchange, routing_key, properties, body }.into_record(now);
         record.headers.extend(keys_header(&further));

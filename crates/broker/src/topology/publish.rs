@@ -10,14 +10,18 @@ use weir_cluster::PendingOutcome;
 use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, verify_batch};
 use weir_model::command::{Outcome, Refusal};
 use weir_model::queue::{full_name, is_hidden, split_name};
+use weir_model::subscription::Disposition;
 use weir_model::{PartitionId, TopicId};
 
 use super::{QueueInfo, TopologyError, UniqueWindow, appends};
 use crate::broker::Broker;
 use crate::errors::{AdminError, PublishError, Unavailable};
 use crate::publish::not_taken;
-use crate::queues::{LaneNumber, Overflow, Reservation};
+use crate::queues::{LaneNumber, Overflow, OwnerId, Reservation};
 use crate::read::PartitionRef;
+
+/// An owner of nothing.
+const NOBODY: OwnerId = OwnerId(u64::MAX);
 
 /// Where a batch goes.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +54,11 @@ impl Destinations {
             destinations.partitions.iter().map(PartitionRef::id).collect()
         };
         !self.goes_alone() && ids(self) == ids(other) && self.new_lanes == other.new_lanes
+    }
+
+    /// Whether a queue among them takes no record twice. What its publisher has settled before should be on its way then.
+    pub fn take_nothing_twice(&self) -> bool {
+        !self.unique.is_empty()
     }
 
     /// Whether each record must be published by itself, because it may be refused by itself.
@@ -224,6 +233,7 @@ impl Broker {
                 Err(error) => return Err(PublishError::Refused(error.to_string())),
             }
         }
+        self.await_settlements(&partitions, &destinations.unique).await;
         let by_shard = appends(&partitions, &destinations.unique, &batch, self.now_ms())?;
         for (handle, commands) in by_shard.into_values() {
             for command in commands {
@@ -239,6 +249,21 @@ impl Broker {
             }
         }
         Ok(publishing)
+    }
+
+    /// Where a record counts as known as long as it waits: what was settled by now is settled before what is published
+    /// now is looked at.
+    async fn await_settlements(&self, partitions: &[PartitionRef], unique: &[(PartitionId, UniqueWindow)]) {
+        for partition in partitions {
+            let waits =
+                |(id, window): &(PartitionId, UniqueWindow)| *id == partition.id() && window.ttl_ms.is_none();
+            if unique.iter().any(waits)
+                && let Some(queue) = self.running_queue(partition.topic_id()).await
+            {
+                // One that is gone has nothing more to settle.
+                let _ = queue.settle_durably(NOBODY, Vec::new(), Disposition::Accept).await;
+            }
+        }
     }
 
     /// The same destinations, with every lane of theirs there.
