@@ -44,6 +44,9 @@ class Ledgers:
         positions = {"commit": self.commits, "start": self.starts}
         with path.open() as lines:
             for line in lines:
+                # Of a ledger that is still written the end can be half a line.
+                if not line.endswith("\n"):
+                    break
                 kind, topic, *rest = line.split()
                 if kind in records:
                     partition, offset, producer, sequence = rest
