@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weir_cluster::ShardHandle;
 use weir_model::batch::verify_batch;
 use weir_model::command::PartitionMeta;
@@ -268,24 +268,14 @@ fn find_record(
         if read.chunks.is_empty() || read.next_offset <= offset {
             return Ok(None);
         }
-        let batch = in_one_piece(read.chunks);
+        let next = read.next_offset;
+        let batch = read.in_one_piece();
         let header = verify_batch(&batch)
             .map_err(|error| weir_shard::ReadError::Corrupt { offset, why: error.to_string() })?;
-        offset = read.next_offset;
+        offset = next;
         let batch = batch.slice(..header.total_bytes());
         if let Some(found) = record_at(&header, &batch, log_start, at) {
             return Ok(Some(found));
-        }
-    }
-}
-
-fn in_one_piece(chunks: Vec<Bytes>) -> Bytes {
-    match <[Bytes; 1]>::try_from(chunks) {
-        Ok([whole]) => whole,
-        Err(chunks) => {
-            let mut whole = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
-            chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
-            whole.freeze()
         }
     }
 }

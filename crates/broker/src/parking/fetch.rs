@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weir_model::Offset;
 use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, split_batches};
 use weir_shard::{PartitionView, ReadError};
@@ -56,7 +56,7 @@ fn fetch_now(
         match view.read(first, ONE_BATCH, cached_only) {
             Ok(read) if read.next_offset > first => {
                 let here = rest.partition_point(|offset| *offset < read.next_offset);
-                bytes += pick(in_one_piece(read.chunks), &rest[..here], &mut fetched);
+                bytes += pick(read.in_one_piece(), &rest[..here], &mut fetched);
                 rest = &rest[here..];
             }
             Ok(_) => return Err(ReadError::Corrupt { offset: first, why: "there is nothing".into() }),
@@ -106,15 +106,4 @@ fn pick(bytes: Bytes, offsets: &[Offset], fetched: &mut Fetched) -> usize {
     }
     offsets.for_each(|offset| unreadable(offset, "there is no such record".into()));
     taken
-}
-
-fn in_one_piece(mut chunks: Vec<Bytes>) -> Bytes {
-    match chunks.len() {
-        1 => chunks.remove(0),
-        _ => {
-            let mut whole = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
-            chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
-            whole.freeze()
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weir_compression::decompress;
 use weir_dispatch::Waiting;
 use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, split_batches};
@@ -75,7 +75,8 @@ pub(super) fn read_run(
 ) -> Result<Run, ReadError> {
     let read = view.read(from, max_bytes, cached_only)?;
     let corrupt = |why: String| ReadError::Corrupt { offset: from, why };
-    let bytes = in_one_piece(read.chunks);
+    let next = read.next_offset;
+    let bytes = read.in_one_piece();
     let mut records = Vec::new();
     for (header, batch) in split_batches(&bytes).map_err(|error| corrupt(error.to_string()))? {
         let codec = header.compression().ok_or_else(|| corrupt("an unknown codec".into()))?;
@@ -88,7 +89,7 @@ pub(super) fn read_run(
             }
         }
     }
-    Ok(Run { records, next: read.next_offset })
+    Ok(Run { records, next })
 }
 
 /// As [`read_run`], from the log of a partition that this node leads; the disk is read on a blocking thread.
@@ -112,15 +113,4 @@ pub(crate) async fn read_records(
         return Err(ReadError::Corrupt { offset: from, why });
     }
     Ok(run)
-}
-
-fn in_one_piece(mut chunks: Vec<Bytes>) -> Bytes {
-    match chunks.len() {
-        1 => chunks.remove(0),
-        _ => {
-            let mut whole = BytesMut::with_capacity(chunks.iter().map(Bytes::len).sum());
-            chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
-            whole.freeze()
-        }
-    }
 }

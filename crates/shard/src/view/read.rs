@@ -1,6 +1,6 @@
 //! What reading a partition gives, and why it may not.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use weir_log::partition::TimestampHit;
 use weir_model::batch::StoredBatch;
 use weir_model::{Offset, TimestampMs};
@@ -16,6 +16,20 @@ pub struct ReadOut {
     pub next_offset: Offset,
     /// How many batches.
     pub batches: usize,
+}
+
+impl ReadOut {
+    /// All bytes behind each other; copied only if they lie in several pieces.
+    pub fn in_one_piece(self) -> Bytes {
+        match <[Bytes; 1]>::try_from(self.chunks) {
+            Ok([whole]) => whole,
+            Err(chunks) => {
+                let mut whole = BytesMut::with_capacity(self.bytes);
+                chunks.iter().for_each(|chunk| whole.extend_from_slice(chunk));
+                whole.freeze()
+            }
+        }
+    }
 }
 
 /// Where a batch lies.
