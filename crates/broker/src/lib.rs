@@ -37,6 +37,7 @@ pub mod queues;
 mod read;
 mod reconcile;
 mod retention;
+mod rewriting;
 pub mod sessions;
 pub mod streams;
 mod topics;

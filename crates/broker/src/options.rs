@@ -155,7 +155,7 @@ pub const BROKER_SETTINGS: &[BrokerSetting] = &[
     },
     BrokerSetting {
         name: "log.retention.check.interval.ms",
-        doc: "How often to look for segments that retention.ms or retention.bytes lets go.",
+        doc: "How often to look for segments that retention.ms or retention.bytes lets go; queues are looked at every ten seconds at least.",
         kind: SettingKind::Long,
     },
     BrokerSetting {

@@ -71,7 +71,7 @@ fn oversize(segments: &[SegmentInfo], settings: &PartitionSettings) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use weir_shard::SegmentId;
+    use weir_model::SegmentId;
 
     use super::*;
 
@@ -85,6 +85,7 @@ mod tests {
             bytes: *bytes,
             first_time: *first_time,
             max_timestamp: *max_timestamp,
+            last_offset: 10 * at as i64 + 9,
         };
         list.iter().enumerate().map(segment).collect()
     }

@@ -12,7 +12,7 @@ use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
 use crate::unique::UniqueKey;
-use crate::{NodeId, Offset, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
+use crate::{NodeId, Offset, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 /// One change to a shard's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,6 +170,21 @@ pub enum Command {
         partition: PartitionId,
         /// The first offset that remains.
         log_start: Offset,
+    },
+    /// Writes neighbouring segments anew as one that holds only some of their batches, or as none. Offsets stay what they
+    /// are. Refused if a record that an individual subscription has not settled would be gone.
+    RewriteSegments {
+        /// Which partition.
+        partition: PartitionId,
+        /// Rising, at most [`crate::entry::REWRITTEN_SEGMENTS_MAX`]; not the one that is appended to.
+        segments: Vec<SegmentId>,
+        /// The batches that stay, as runs of offsets that begin and end where batches do; rising, at most
+        /// [`crate::entry::KEPT_RUNS_MAX`].
+        kept: Vec<(Offset, Offset)>,
+        /// Their bytes.
+        bytes: u64,
+        /// The largest timestamp in them, or -1.
+        max_timestamp: TimestampMs,
     },
     /// Appends one record batch, verified by the proposer, to several partitions of the shard. It stands once
     /// in the entry, and is stored once in each.
@@ -399,6 +414,9 @@ pub enum Refusal {
     /// The partition does not have this individual subscription.
     #[error("partition {0} has no subscription {1}")]
     UnknownSubscription(PartitionId, SubscriptionId),
+    /// The segments cannot be written anew as was asked.
+    #[error("the segments cannot be written anew: {0}")]
+    Segments(&'static str),
     /// The bytes are not a batch that can be appended.
     #[error("{0}")]
     MalformedBatch(String),

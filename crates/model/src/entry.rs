@@ -24,7 +24,7 @@ use crate::subscription::Settlement;
 use crate::timer::TimerRow;
 use crate::unique::UniqueKey;
 use crate::wire::{DecodeError, Reader, Writer};
-use crate::{NodeId, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
+use crate::{NodeId, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 const ENTRY_VERSION: u8 = 1;
 const COMMAND_VERSION: u8 = 1;
@@ -44,6 +44,13 @@ pub const FAN_OUT_MAX: usize = 4_096;
 
 /// Commands that may be tied together.
 pub const TOGETHER_MAX: usize = 16_384;
+
+/// Segments that are written anew as one.
+pub const REWRITTEN_SEGMENTS_MAX: usize = 256;
+
+/// Runs of batches that one rewrite keeps, of 16 bytes each in its command. Where more would stay, some of what is
+/// settled between them stays as well.
+pub const KEPT_RUNS_MAX: usize = 16_384;
 
 /// What one Raft log entry carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +122,7 @@ impl Command {
                 moved_bytes(records.len(), deadlines.len())
                     + appends.iter().map(Command::approximate_bytes).sum::<usize>()
             }
+            Command::RewriteSegments { segments, kept, .. } => 48 + 12 * segments.len() + 16 * kept.len(),
             Command::Settle { settlements, .. } => 40 + settlements.len() * Settlement::ENCODED_BYTES,
             Command::StoreGroup { group, membership } => {
                 64 + group.len()
@@ -215,6 +223,7 @@ impl Command {
             Command::Together { .. } => TOGETHER,
             Command::AppendUnique { .. } => 44,
             Command::MoveRecords { .. } => MOVE_RECORDS,
+            Command::RewriteSegments { .. } => 46,
             Command::StoreGroup { .. } => 48,
             Command::CommitOffsets { .. } => 49,
             Command::DeleteOffsets { .. } => 50,
@@ -387,6 +396,19 @@ fn encode_body(command: &Command, out: &mut Writer) {
             out.u64(partition.0);
             out.i64(*log_start);
         }
+        Command::RewriteSegments { partition, segments, kept, bytes, max_timestamp } => {
+            out.u64(partition.0);
+            out.list(segments, |out, segment| {
+                out.i64(segment.base);
+                out.u32(segment.generation);
+            });
+            out.list(kept, |out, (from, to)| {
+                out.i64(*from);
+                out.i64(*to);
+            });
+            out.u64(*bytes);
+            out.i64(*max_timestamp);
+        }
         Command::StoreGroup { group, membership } => {
             out.str(group);
             membership.encode(out);
@@ -533,6 +555,13 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
             let rest = r.remaining();
             Command::AppendUnique { partition, keys, batch: r.raw(rest)? }
         }
+        46 => Command::RewriteSegments {
+            partition: PartitionId(r.u64()?),
+            segments: r.list(12, |r| Ok(SegmentId { base: r.i64()?, generation: r.u32()? }))?,
+            kept: r.list(16, |r| Ok((r.i64()?, r.i64()?)))?,
+            bytes: r.u64()?,
+            max_timestamp: r.i64()?,
+        },
         48 => Command::StoreGroup { group: r.str()?, membership: GroupMembership::decode(r)? },
         49 => Command::CommitOffsets { group: r.str()?, offsets: r.list(44, OffsetCommit::decode)? },
         50 => Command::DeleteOffsets {
@@ -785,6 +814,13 @@ mod tests {
             Command::ClosePartition { partition: PartitionId(5) },
             Command::Append { partition: PartitionId(5), batch: Bytes::from_static(b"batch bytes") },
             Command::Trim { partition: PartitionId(5), log_start: 12 },
+            Command::RewriteSegments {
+                partition: PartitionId(5),
+                segments: vec![SegmentId { base: 12, generation: 0 }, SegmentId { base: 40, generation: 3 }],
+                kept: vec![(12, 14), (40, 40)],
+                bytes: 900,
+                max_timestamp: -1,
+            },
             Command::StoreGroup {
                 group: "g".into(),
                 membership: GroupMembership {

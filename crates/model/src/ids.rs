@@ -25,6 +25,15 @@ impl ShardId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
 
+/// One segment of a partition's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId {
+    /// Offset of its first record when it was first written.
+    pub base: Offset,
+    /// 0 as appended; raised when its records are written anew into another file.
+    pub generation: u32,
+}
+
 /// A topic's identity, which a topic deleted and created again under the same name does not share.
 /// Kafka's topic id: a version 4 UUID, of which all zeroes means "none".
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +59,12 @@ impl fmt::Display for ShardId {
 impl fmt::Display for PartitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for SegmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.base, self.generation)
     }
 }
 

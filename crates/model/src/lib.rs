@@ -31,5 +31,5 @@ pub mod timer;
 pub mod unique;
 pub mod wire;
 
-pub use ids::{NodeId, Offset, PartitionId, ShardId, TimestampMs, TopicId};
+pub use ids::{NodeId, Offset, PartitionId, SegmentId, ShardId, TimestampMs, TopicId};
 pub use subscription::SubscriptionId;

@@ -29,11 +29,13 @@ pub use shard::{Recovered, Shard, ShardError, ShardOptions};
 pub use state::accounts::Accounts;
 pub use state::catalog::Catalog;
 pub use state::group::GroupState;
-pub use state::partition::{SegmentId, SegmentInfo};
+pub use state::partition::SegmentInfo;
 pub use state::subscription::Subscription;
 pub use state::timers::Timers;
 pub use state::topology::Topology;
 pub use view::{AppendObserver, BatchPosition, ObserverGuard, PartitionView, ReadError, ReadOut, ShardView};
 /// Records that are sent from where they lie.
 pub use weir_log::disk::FileRange;
+/// What is still wanted of a segment.
+pub use weir_log::partition::Stretch;
 pub use writer::{Progress, SegmentWriter, WriteError};

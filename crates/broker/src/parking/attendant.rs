@@ -40,9 +40,6 @@ const ASIDE: Duration = Duration::from_secs(60);
 /// Records that are left alone. Beyond them nothing is let go until some have been tried again.
 const ASIDE_MAX: usize = 65_536;
 
-/// How often it is looked whether records that wait long hold the space of others.
-const TIDY_EVERY: Duration = Duration::from_secs(60);
-
 /// Wakes the attendant when something is parked.
 struct Growth(Arc<Notify>);
 
@@ -59,7 +56,6 @@ pub(super) struct Attendant<'a> {
     _growth: ObserverGuard,
     /// Records that are left alone, until when.
     aside: BTreeMap<TimerRow, Instant>,
-    tidy_at: Instant,
     /// State of a small generator, for exchanges that choose at random.
     random: u64,
 }
@@ -106,7 +102,6 @@ impl<'a> Attendant<'a> {
             grown,
             _growth: growth,
             aside: BTreeMap::new(),
-            tidy_at: Instant::now() + TIDY_EVERY,
             random: u64::from_le_bytes(random) | 1,
         }
     }
@@ -131,13 +126,6 @@ impl<'a> Attendant<'a> {
                 if let Err(error) = self.let_go(due).await {
                     tracing::warn!(lot = %self.lot.shard(), %error, "what is due could not be let go; it is tried again");
                     tokio::time::sleep(RETRY).await;
-                }
-                continue;
-            }
-            if self.tidy_at <= Instant::now() {
-                self.tidy_at = Instant::now() + TIDY_EVERY;
-                if let Err(error) = self.tidy(timers).await {
-                    tracing::warn!(lot = %self.lot.shard(), %error, "records that wait long could not be moved");
                 }
                 continue;
             }

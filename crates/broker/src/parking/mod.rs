@@ -15,7 +15,6 @@ mod fetch;
 mod lots;
 mod park;
 mod release;
-mod tidy;
 
 pub use due::{DUE_HEADER, Due, RoutingProperties, Target};
 pub use park::{InvalidParkedName, ParkedAt, ParkedBatch, ParkedName, Parking};

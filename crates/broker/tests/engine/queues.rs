@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::World;
+use crate::support::{World, read_what_is_there};
 use weir_broker::AdminError;
 use weir_broker::queues::{
     ConsumerId, GetError, Limits, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef,
@@ -275,6 +275,55 @@ async fn what_is_settled_loses_its_segments_and_what_is_not_keeps_them() {
     queue.settle_durably(owner, leased[10..].to_vec(), ACCEPT).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(world.partition("q", 0).log_start(), 20);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_nobody_settles_holds_no_other() {
+    let mut world = World::new(19);
+    world.options.retention_check_interval_ms = 1_000;
+    world.start().await;
+    world.create_with("q", 1, &[("segment.bytes", "20000"), ("retention.ms", "0")]).await;
+    let queue = self::queue(&world, "q").await;
+    let owner = world.broker().new_owner();
+    let mut leased = Vec::new();
+    for number in 0..400 {
+        let value = format!("{number} {}", "x".repeat(500));
+        world.publish_values("q", 0, &[&value]).await;
+        leased.push(queue.get(owner, false).await.unwrap().unwrap().place);
+    }
+    let stuck = [4, 5, 101, 390];
+    let settled = leased.iter().enumerate().filter(|(at, _)| !stuck.contains(at)).map(|(_, place)| *place);
+    let before = world.stored(&world.partition("q", 0)).bytes();
+    queue.settle_durably(owner, settled.collect(), ACCEPT).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let view = world.stored(&world.partition("q", 0));
+    assert_eq!(view.log_start(), 0);
+    assert!(view.bytes() < 25_000 && before > 200_000, "{} of {before} bytes", view.bytes());
+    let sparse = view.segments();
+    assert_eq!(sparse.len(), 2, "those that are nearly empty became one: {sparse:?}");
+
+    // The files go with the next checkpoint, and what is left is there.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for restart in [false, true] {
+        if restart {
+            world.lose_power().await;
+            world.start().await;
+        }
+        let records = read_what_is_there(&world.partition("q", 0)).await;
+        assert!(records.len() < 60, "{} records can be read", records.len());
+        for record in &records {
+            let value = record.value.as_deref().unwrap_or_default();
+            assert!(value.starts_with(format!("{} ", record.offset).as_bytes()), "{record:?}");
+        }
+        assert!(stuck.iter().all(|at| records.iter().any(|record| record.offset == *at as i64)));
+    }
+    let queue = self::queue(&world, "q").await;
+    let mut got = Vec::new();
+    while let Some(delivery) = queue.get(world.broker().new_owner(), false).await.unwrap() {
+        got.push(delivery.place.offset);
+    }
+    assert_eq!(got, [4, 5, 101, 390]);
     world.stop().await;
 }
 

@@ -27,6 +27,7 @@ mod rewrite;
 mod scrub;
 mod segment;
 mod sound;
+mod stretches;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -52,6 +53,7 @@ pub use inspect::{BatchFound, SegmentCheck, inspect_partition, is_partition_dir}
 pub use reader::{PartitionReader, PinnedSegments};
 pub use rewrite::{RewrittenSegment, SegmentRewrite};
 pub use scrub::{ScrubReport, scrub_segments};
+pub use stretches::Stretch;
 pub use types::{
     Corruption, OpenReport, PartitionError, PartitionManifest, RangeChunk, ReadChunk, ReadError, ReadOptions,
     SegmentEntry, Ticket, TimestampHit,

@@ -16,7 +16,7 @@ use super::index::IndexEntries;
 use super::names::{FileKind, REPAIR, file_path};
 use super::segment::{Index, Segment};
 use super::types::{Corruption, PartitionError, SegmentEntry};
-use super::walk::{LONG_WALK_BYTES, Walk};
+use super::walk::{LONG_WALK_BYTES, SHORT_WALK_BYTES, Walk};
 use super::{PartitionLog, SEGMENT_BYTES_MAX, remove_if_there};
 use crate::disk::{File, OpenMode};
 
@@ -229,9 +229,39 @@ impl SegmentRewrite {
         Ok(())
     }
 
-    /// Bytes so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// Copies the batches of the inputs that lie in runs of offsets, rising, each checked. Runs begin and end where
+    /// batches do.
+    pub fn copy_runs(&mut self, runs: &[(Offset, Offset)]) -> Result<(), PartitionError> {
+        for segment in self.inputs.clone() {
+            let (file, path) = (segment.log_file(&self.handles, false)?, segment.path(FileKind::Log));
+            let entry = segment.entry();
+            let first = runs.partition_point(|(_, to)| *to < entry.base);
+            for (from, to) in runs[first..].iter().take_while(|(from, _)| *from <= entry.last_offset) {
+                let Some((position, _)) = segment.seek(&self.handles, &*file, *from, false)? else {
+                    continue;
+                };
+                let mut walk = Walk::new(&*file, &path, position, entry.bytes, SHORT_WALK_BYTES);
+                while let Some((position, head)) = walk.next()?.filter(|(_, head)| head.last_offset <= *to) {
+                    let batch = walk.batch(position, &head)?;
+                    self.push(batch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the segment is so far.
+    pub fn entry(&self) -> SegmentEntry {
+        let old = self.inputs.first().map(|segment| segment.entry());
+        SegmentEntry {
+            base: old.map_or(0, |old| old.base),
+            generation: self.generation,
+            bytes: self.bytes,
+            last_offset: self.last_offset,
+            max_timestamp: self.max_timestamp,
+            first_time: old.map_or(-1, |old| old.first_time),
+            closed: true,
+        }
     }
 
     /// Writes out what is left and syncs it.

@@ -365,6 +365,50 @@ fn a_rewrite_keeps_offsets_and_gets_the_next_generation() {
 }
 
 #[test]
+fn what_is_wanted_of_segments_is_found_and_copied() {
+    let mut fixture = Fixture::three_segments();
+    let reader = fixture.log.reader();
+    let wanted = |base| {
+        let stretches = reader
+            .stretches(base, &mut |from, to| [4, 7, 29, 30, 50].iter().any(|at| (from..=to).contains(at)));
+        let wanted = stretches.unwrap().into_iter().filter(|stretch| stretch.wanted);
+        wanted.collect::<Vec<_>>()
+    };
+    let one = batch(0, 3, 400, 0).len() as u64;
+    let of = |from, to, batches, max_timestamp| Stretch {
+        from,
+        to,
+        bytes: batches * one,
+        max_timestamp,
+        wanted: true,
+    };
+    assert_eq!(wanted(0), [of(3, 8, 2, 1006), of(27, 29, 1, 1027)]);
+    assert_eq!(wanted(30), [of(30, 32, 1, 1030), of(48, 50, 1, 1048)]);
+    assert_eq!(wanted(31), []);
+    let mut rewrite = fixture.log.begin_rewrite(&[0, 30]).unwrap();
+    // A run may go on in the next segment.
+    rewrite.copy_runs(&[(3, 8), (27, 32), (48, 50)]).unwrap();
+    let entry = rewrite.entry();
+    assert_eq!((entry.base, entry.generation, entry.bytes), (0, 1, 5 * one));
+    assert_eq!((entry.last_offset, entry.max_timestamp, entry.closed), (50, 1048, true));
+    fixture.log.commit_rewrite(rewrite.finish().unwrap()).unwrap();
+    let kept = [(3, 5), (6, 8), (27, 29), (30, 32), (48, 50), (60, 62)];
+    assert_eq!(headers(&fixture.log.reader(), 0, 1 << 20)[..6], kept);
+}
+
+#[test]
+fn damage_of_what_is_wanted_is_told() {
+    let fixture = Fixture::three_segments();
+    let one = batch(0, 3, 400, 0).len() as u64;
+    let file = fixture.disk.open(&Path::new(DIR).join("00000000000000000030.log"), OpenMode::Write).unwrap();
+    file.write_at(&[IoSlice::new(b"x")], one + 100).unwrap();
+    let reader = fixture.log.reader();
+    let damaged = reader.stretches(30, &mut |from, _| from == 33);
+    assert!(matches!(damaged, Err(ReadError::Corrupt(at)) if at.position == one));
+    assert_eq!(reader.stretches(30, &mut |from, _| from != 33).unwrap().len(), 3);
+}
+
+#[test]
 fn a_rewrite_that_leaves_nothing_leaves_no_file() {
     let mut fixture = Fixture::three_segments();
     let rewrite = fixture.log.begin_rewrite(&[30]).unwrap();

@@ -10,7 +10,7 @@ use weir_model::Offset;
 
 use super::format::{self, ChunkPlace, Manifest};
 use super::{Checkpoints, Durable, MANIFEST, MANIFEST_NEW, STATE_FILES_MAX, state_name};
-use crate::files::ShardFiles;
+use crate::files::{RewriteError, ShardFiles};
 use crate::machine::{ChunkId, Machine};
 use crate::view::PartitionView;
 
@@ -108,7 +108,13 @@ impl CheckpointTask {
         if let Some(why) = self.files.stopped() {
             return Err(CheckpointError::Stopped(why));
         }
-        self.files.hide_retired(applied_index);
+        self.files.hide_retired(applied_index).map_err(|error| match error {
+            RewriteError::Full(error) => CheckpointError::Disk(error),
+            RewriteError::Failed(why) => {
+                self.files.stop(why.clone());
+                CheckpointError::Stopped(why)
+            }
+        })?;
         self.files.sync().map_err(CheckpointError::Stopped)?;
         let done = self.checkpoints.write(&mut durable, &self.machine, &self.raft_meta)?;
         self.files.unlink_retired();

@@ -7,6 +7,7 @@
 
 mod partition;
 mod retire;
+mod rewrite;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::view::{PartitionView, Shown};
 
 pub(crate) use partition::{PartitionFiles, manifest_of};
 pub(crate) use retire::Retirement;
+pub(crate) use rewrite::{RewriteError, Rewriting};
 
 /// The segment files of one shard.
 #[derive(Debug)]

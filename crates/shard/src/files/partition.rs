@@ -78,16 +78,15 @@ impl PartitionFiles {
 
 /// The files that a partition's state implies.
 pub(crate) fn manifest_of(state: &PartitionState) -> PartitionManifest {
-    let ends = state.segments.iter().skip(1).map(|next| next.id.base).chain([state.next_offset]);
-    let entry = |(at, (segment, end)): (usize, (&crate::SegmentInfo, i64))| SegmentEntry {
+    let entry = |(at, segment): (usize, &crate::SegmentInfo)| SegmentEntry {
         base: segment.id.base,
         generation: segment.id.generation,
         bytes: segment.bytes,
-        last_offset: end - 1,
+        last_offset: segment.last_offset,
         max_timestamp: segment.max_timestamp,
         first_time: segment.first_time,
         closed: at + 1 < state.segments.len(),
     };
-    let segments = state.segments.iter().zip(ends).enumerate().map(entry).collect();
+    let segments = state.segments.iter().enumerate().map(entry).collect();
     PartitionManifest { start: state.log_start, end: state.next_offset, segments }
 }

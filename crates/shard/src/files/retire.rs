@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weir_log::partition::{PartitionError, PartitionLog, remove_partition};
-use weir_model::{Offset, PartitionId};
+use weir_model::{Offset, PartitionId, SegmentId};
 
 use super::ShardFiles;
-use crate::state::partition::SegmentId;
+use super::rewrite::{RewriteError, Rewriting};
 use crate::view::PartitionView;
 
 /// Something whose files are to go.
@@ -17,6 +17,8 @@ use crate::view::PartitionView;
 pub(crate) enum Retirement {
     /// Segments wholly below the log start.
     Segments { partition: Arc<PartitionView>, log_start: Offset, dropped: Vec<SegmentId> },
+    /// Segments that become one of a later generation, or none.
+    Rewrite(Rewriting),
     /// All of a partition.
     Partition(Arc<PartitionView>),
 }
@@ -28,7 +30,7 @@ pub(super) type Retired = VecDeque<(u64, Retirement)>;
 #[derive(Debug, Default)]
 pub(super) struct Retiring {
     /// Partitions with files that no checkpoint names.
-    trimmed: BTreeMap<PartitionId, Arc<PartitionView>>,
+    tidied: BTreeMap<PartitionId, Arc<PartitionView>>,
     closed: Vec<Arc<PartitionView>>,
 }
 
@@ -42,30 +44,38 @@ impl ShardFiles {
 
     /// The partition's directory may hold files from before the last start.
     pub(crate) fn tidy_later(&self, partition: &Arc<PartitionView>) {
-        self.retiring.lock().trimmed.insert(partition.id(), Arc::clone(partition));
+        self.retiring.lock().tidied.insert(partition.id(), Arc::clone(partition));
     }
 
-    /// Hides what was let go by entries up to `index` from readers that come now. To be called when all
-    /// of these entries are written, and before the checkpoint at `index` is durable.
-    pub(crate) fn hide_retired(&self, index: u64) {
-        let mut retiring = self.retiring.lock();
+    /// Hides what was let go by entries up to `index` from readers that come now, and writes anew what they said. To be
+    /// called when all of these entries are written, and before the checkpoint at `index` is durable; by one at a time.
+    /// After an error the rest is still to be done.
+    pub(crate) fn hide_retired(&self, index: u64) -> Result<(), RewriteError> {
         let next = || self.retired.lock().pop_front_if(|(at, _)| *at <= index);
-        while let Some((_, retirement)) = next() {
+        while let Some((at, retirement)) = next() {
             match retirement {
                 Retirement::Segments { partition, log_start, dropped } => {
                     partition.files().with_log(|log| hide(log, log_start, &dropped));
-                    retiring.trimmed.insert(partition.id(), partition);
+                    self.tidy_later(&partition);
                 }
-                Retirement::Partition(partition) => retiring.closed.push(partition),
+                Retirement::Rewrite(rewriting) => {
+                    if let Err(error) = self.rewrite(&rewriting) {
+                        self.retired.lock().push_front((at, Retirement::Rewrite(rewriting)));
+                        return Err(error);
+                    }
+                    self.tidy_later(&rewriting.partition);
+                }
+                Retirement::Partition(partition) => self.retiring.lock().closed.push(partition),
             }
         }
+        Ok(())
     }
 
     /// Unlinks what [`ShardFiles::hide_retired`] hid, now that the checkpoint that followed is durable.
     /// What is still being read, or cannot be unlinked, is tried again after the next one.
     pub(crate) fn unlink_retired(&self) {
         let mut retiring = self.retiring.lock();
-        retiring.trimmed.retain(|_, partition| {
+        retiring.tidied.retain(|_, partition| {
             let left = partition.files().with_log(unlink);
             !matches!(left, None | Some(Ok(0)))
         });

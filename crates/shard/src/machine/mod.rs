@@ -24,7 +24,7 @@ use std::sync::Arc;
 use weir_model::batch::StoredBatch;
 use weir_model::command::{Command, Outcome};
 use weir_model::entry::Entry;
-use weir_model::{NodeId, Offset, PartitionId, SubscriptionId, TimestampMs};
+use weir_model::{NodeId, Offset, PartitionId, SegmentId, SubscriptionId, TimestampMs};
 
 use crate::limits::{DIGESTS_MAX, MACHINE_VERSION_MAX};
 use crate::state::accounts::Accounts;
@@ -32,7 +32,7 @@ use crate::state::catalog::Catalog;
 use crate::state::chunk::{Buckets, Chunk};
 use crate::state::closed::ClosedPartitions;
 use crate::state::group::GroupState;
-use crate::state::partition::{PartitionState, SegmentId};
+use crate::state::partition::{PartitionState, Rewrite, SegmentInfo};
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
 use crate::state::topology::Topology;
@@ -113,6 +113,17 @@ pub enum Effect {
         log_start: Offset,
         /// Segments that are wholly below, lowest first.
         segments_dropped: Vec<SegmentId>,
+    },
+    /// Segments are to be written anew as one.
+    Rewritten {
+        /// Which partition.
+        partition: PartitionId,
+        /// Which, rising.
+        segments: Vec<SegmentId>,
+        /// The batches that stay, as runs of offsets.
+        kept: Vec<(Offset, Offset)>,
+        /// What they become; none if nothing stays.
+        new: Option<SegmentInfo>,
     },
     /// An individual subscription appeared, changed or vanished.
     SubscriptionChanged(PartitionId, SubscriptionId),
@@ -325,6 +336,11 @@ impl Machine {
                 self.append_to_all(context, partitions, batch, effects)
             }
             Command::Trim { partition, log_start } => self.trim(context, *partition, *log_start, effects),
+            Command::RewriteSegments { partition, segments, kept, bytes, max_timestamp } => {
+                let (bytes, max_timestamp) = (*bytes, *max_timestamp);
+                let rewrite = Rewrite { segments, kept, bytes, max_timestamp };
+                self.rewrite_segments(context, *partition, &rewrite, effects)
+            }
 
             Command::AppendTimed { partition, deadlines, batch } => {
                 self.append_timed(context, *partition, deadlines, batch, effects)

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use weir_model::command::{Appended, Outcome, Refusal};
-use weir_model::entry::FAN_OUT_MAX;
+use weir_model::entry::{FAN_OUT_MAX, KEPT_RUNS_MAX, REWRITTEN_SEGMENTS_MAX};
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId};
 
 use super::meta::limit;
 use super::{Chunk, Context, Effect, Machine, PARTITIONS_PER_CHUNK};
 use crate::limits::PARTITIONS_PER_SHARD_MAX;
-use crate::state::partition::{AppendResult, PartitionState};
+use crate::state::partition::{AppendResult, PartitionState, Rewrite, replace_segments};
 
 impl Machine {
     pub(crate) fn partition(&self, id: PartitionId) -> Option<&Arc<PartitionState>> {
@@ -178,6 +178,45 @@ impl Machine {
             effects.push(Effect::Trimmed { partition: id, log_start, segments_dropped });
             self.settle_trimmed(context, id, log_start, effects);
         }
+        Outcome::Done
+    }
+}
+
+impl Machine {
+    /// Lets go of batches of which no individual subscription waits for a record any more. There must be one: what is
+    /// read by offset only is not settled by anybody.
+    pub(super) fn rewrite_segments(
+        &mut self,
+        context: Context,
+        id: PartitionId,
+        rewrite: &Rewrite<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if rewrite.segments.len() > REWRITTEN_SEGMENTS_MAX {
+            return limit("segments written anew as one", REWRITTEN_SEGMENTS_MAX);
+        }
+        if rewrite.kept.len() > KEPT_RUNS_MAX {
+            return limit("runs of batches that stay", KEPT_RUNS_MAX);
+        }
+        let Some(partition) = self.partition(id) else {
+            return Outcome::Refused(Refusal::UnknownPartition(id));
+        };
+        let becomes = match partition.rewrite(rewrite) {
+            Ok(becomes) => becomes,
+            Err(refusal) => return Outcome::Refused(refusal),
+        };
+        if !self.is_settled_between(id, rewrite.kept, becomes.from, becomes.to) {
+            return Outcome::Refused(Refusal::Segments("a record that is not settled would be gone"));
+        }
+        if let Some(partition) = self.change_partition(id, context.index) {
+            replace_segments(&mut partition.segments, rewrite.segments, becomes.new);
+        }
+        effects.push(Effect::Rewritten {
+            partition: id,
+            segments: rewrite.segments.to_vec(),
+            kept: rewrite.kept.to_vec(),
+            new: becomes.new,
+        });
         Outcome::Done
     }
 }

@@ -11,6 +11,7 @@ use super::meta::limit;
 use super::partitions::chunk_of;
 use super::{Chunk, Context, Effect, Machine};
 use crate::limits::SUBSCRIPTIONS_PER_PARTITION_MAX;
+use crate::state::partition::gaps;
 use crate::state::subscription::Subscription;
 
 /// A subscription's place in the state, which keeps those of one partition together.
@@ -133,6 +134,22 @@ impl Machine {
                 effects.push(Effect::SubscriptionChanged(partition, id));
             }
         }
+    }
+
+    /// Whether every subscription of a partition, and there is one, has settled what lies between runs of offsets within
+    /// a span.
+    pub(super) fn is_settled_between(
+        &self,
+        partition: PartitionId,
+        runs: &[(Offset, Offset)],
+        from: Offset,
+        to: Offset,
+    ) -> bool {
+        let ids = self.subscriptions_of(partition);
+        let mut states = ids.iter().filter_map(|id| self.subscription(partition, *id));
+        !ids.is_empty()
+            && states
+                .all(|state| gaps(runs, from, to).all(|(from, to)| state.unsettled_within(from, to) == 0))
     }
 
     /// The partition is gone, and its subscriptions with it.

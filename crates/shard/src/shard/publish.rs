@@ -7,7 +7,7 @@ use weir_model::settings::PartitionSettings;
 use weir_model::{PartitionId, SubscriptionId};
 
 use super::Shard;
-use crate::files::{PartitionFiles, Retirement};
+use crate::files::{PartitionFiles, Retirement, Rewriting};
 use crate::machine::Effect;
 use crate::state::partition::PartitionState;
 use crate::view::PartitionView;
@@ -56,6 +56,13 @@ impl Shard {
                         let partition = Arc::clone(view);
                         self.files.retire(index, Retirement::Segments { partition, log_start, dropped });
                     }
+                }
+                Effect::Rewritten { partition, segments, kept, new } => {
+                    let Some(view) = self.partitions.get(&partition) else { continue };
+                    view.rewrite(&segments, new);
+                    let partition = Arc::clone(view);
+                    self.files
+                        .retire(index, Retirement::Rewrite(Rewriting { partition, segments, kept, new }));
                 }
                 Effect::SubscriptionChanged(partition, id) => self.show_subscription(partition, id),
                 Effect::TimersChanged(partition) => self.show_timers(partition),

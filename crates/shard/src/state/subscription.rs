@@ -76,6 +76,24 @@ impl Subscription {
         offset < self.head || self.blocks.get(&key).is_some_and(|block| block.settled.contains(position))
     }
 
+    /// How many records of a run, first and last, are not settled.
+    pub fn unsettled_within(&self, from: Offset, to: Offset) -> u64 {
+        let from = from.max(self.head);
+        if from > to {
+            return 0;
+        }
+        let settled: u64 = self
+            .blocks
+            .range(place(from).0..=place(to).0)
+            .map(|(key, block)| {
+                let first = if *key == place(from).0 { place(from).1 } else { 0 };
+                let last = if *key == place(to).0 { place(to).1 } else { u16::MAX };
+                u64::from(block.settled.count(first, last))
+            })
+            .sum();
+        (to - from + 1) as u64 - settled
+    }
+
     /// The first settled record of a run; none if none of them is.
     pub(crate) fn settled_within(&self, from: Offset, to: Offset) -> Option<Offset> {
         if from < self.head {

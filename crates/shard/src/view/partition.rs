@@ -9,17 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use weir_log::disk::DiskError;
-use weir_log::partition::{self, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, scrub_segments};
+use weir_log::partition::{
+    self, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, Stretch, scrub_segments,
+};
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;
-use weir_model::{Offset, PartitionId, TimestampMs};
+use weir_model::{Offset, PartitionId, SegmentId, TimestampMs};
 
 use super::observer::{AppendObserver, ObserverGuard, Observers};
 use super::read::{BatchPosition, ReadError, ReadOut};
 use super::tail::{Run, Tail, chunks_of};
 use crate::files::PartitionFiles;
 use crate::state::epochs::EpochTable;
-use crate::state::partition::{PartitionState, SegmentInfo, grow_segments, leader_epoch, trim_segments};
+use crate::state::partition::{
+    PartitionState, SegmentInfo, grow_segments, leader_epoch, replace_segments, trim_segments,
+};
 
 /// One partition. Shared by all who read it.
 pub struct PartitionView {
@@ -189,6 +193,7 @@ impl PartitionView {
         let in_tail = {
             let now = self.now.lock();
             now.check(out.next_offset)?;
+            out.next_offset = now.first_kept(out.next_offset);
             if out.next_offset == now.next_offset {
                 return Ok(false);
             }
@@ -282,6 +287,24 @@ impl PartitionView {
         }
     }
 
+    /// What of a segment is still wanted, as [`PartitionReader::stretches`] finds it. Nothing if there is no such segment
+    /// in the files, or not yet. Blocks for as long as the disk takes.
+    ///
+    /// [`PartitionReader::stretches`]: weir_log::partition::PartitionReader::stretches
+    pub fn stretches(
+        &self,
+        segment: SegmentId,
+        wanted: &mut dyn FnMut(Offset, Offset) -> bool,
+    ) -> Result<Vec<Stretch>, ReadError> {
+        let Some(reader) = self.files.reader() else { return Ok(Vec::new()) };
+        // One that is to be written anew with the next checkpoint is still there as it was.
+        let entry = reader.segments().into_iter().find(|entry| entry.base == segment.base);
+        if entry.is_none_or(|entry| entry.generation != segment.generation || !entry.closed) {
+            return Ok(Vec::new());
+        }
+        reader.stretches(segment.base, wanted).map_err(|error| self.read_error(segment.base, error))
+    }
+
     /// Tells `observer` about every append from here on, and once if the partition is closed. An append
     /// that is under way may be told or not: register, then look.
     pub fn observe(&self, observer: Arc<dyn AppendObserver>) -> ObserverGuard {
@@ -324,7 +347,13 @@ impl PartitionView {
         let now = &mut *now;
         now.log_start = log_start;
         now.epochs.trimmed(log_start);
-        trim_segments(&mut now.segments, log_start, now.next_offset);
+        trim_segments(&mut now.segments, log_start);
+        now.bytes = now.segments.iter().map(|segment| segment.bytes).sum();
+    }
+
+    pub(crate) fn rewrite(&self, segments: &[SegmentId], new: Option<SegmentInfo>) {
+        let mut now = self.now.lock();
+        replace_segments(&mut now.segments, segments, new);
         now.bytes = now.segments.iter().map(|segment| segment.bytes).sum();
     }
 
@@ -359,6 +388,16 @@ impl PartitionView {
 }
 
 impl Now {
+    /// The offset, or the first one behind it of a segment, if it lies where segments were written anew without it.
+    fn first_kept(&self, offset: Offset) -> Offset {
+        // Most reads are near the end.
+        if self.segments.back().is_none_or(|last| last.id.base <= offset) {
+            return offset;
+        }
+        let at = self.segments.partition_point(|segment| segment.last_offset < offset);
+        self.segments.get(at).map_or(offset, |segment| offset.max(segment.id.base))
+    }
+
     /// Whether a read at `offset` can be answered.
     fn check(&self, offset: Offset) -> Result<(), ReadError> {
         if self.closed {

@@ -22,6 +22,7 @@ use weir_cluster::{Clock, Drive, NoTransport, Node, NodeOptions, OnFatal};
 use weir_log::disk::SimDisk;
 use weir_model::batch::{BatchBuilder, Record, decode_records, verify_batch};
 use weir_model::{NodeId, Offset, TimestampMs};
+use weir_shard::PartitionView;
 
 /// The time of day at which every test begins.
 pub const EPOCH: TimestampMs = 1_700_000_000_000;
@@ -180,6 +181,12 @@ impl World {
         self.broker().partition(&topic, index).expect("the partition is open")
     }
 
+    /// The partition as its shard has it.
+    pub fn stored(&self, partition: &PartitionRef) -> Arc<PartitionView> {
+        let shard = self.node().shard(partition.shard()).expect("the shard is here");
+        shard.view().partition(partition.id()).expect("the partition is there")
+    }
+
     pub async fn publish(&self, partition: &PartitionRef, batch: Bytes) -> Result<Published, PublishError> {
         self.broker().publish(partition, batch, Acks::All).await?.await
     }
@@ -207,6 +214,15 @@ pub fn values_batch(values: &[&str]) -> Bytes {
 
 /// Every record of a partition, in small reads, with offsets checked for gaps.
 pub async fn read_all(partition: &PartitionRef) -> Vec<Record> {
+    let records = read_what_is_there(partition).await;
+    for (at, record) in records.iter().enumerate() {
+        assert_eq!(record.offset, partition.log_start() + at as i64, "offsets are dense");
+    }
+    records
+}
+
+/// Every record of a partition of which some may be gone.
+pub async fn read_what_is_there(partition: &PartitionRef) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     let mut offset = partition.log_start();
     while offset < partition.next_offset() {
@@ -231,9 +247,6 @@ pub async fn read_all(partition: &PartitionRef) -> Vec<Record> {
                 .extend(decode_records(&header, section).map(Result::unwrap).filter(|r| r.offset >= offset));
         }
         offset = read.next_offset;
-    }
-    for (at, record) in records.iter().enumerate() {
-        assert_eq!(record.offset, partition.log_start() + at as i64, "offsets are dense");
     }
     records
 }

@@ -69,6 +69,16 @@ pub(super) fn effect(effect: &Effect) -> String {
             let dropped: Vec<String> = segments_dropped.iter().map(|id| id.to_string()).collect();
             format!("partition {partition} starts at {log_start}, segments dropped [{}]", dropped.join(" "))
         }
+        Effect::Rewritten { partition, segments, kept, new } => {
+            let old: Vec<String> = segments.iter().map(|id| id.to_string()).collect();
+            let kept: Vec<String> = kept.iter().map(|(from, to)| format!("{from}-{to}")).collect();
+            let new = new.map_or("nothing".into(), |new| format!("{} up to {}", new.id, new.last_offset));
+            format!(
+                "partition {partition} segments [{}] become {new}, kept [{}]",
+                old.join(" "),
+                kept.join(" ")
+            )
+        }
         Effect::SubscriptionChanged(partition, id) => {
             format!("partition {partition} subscription {id} changed")
         }
@@ -162,10 +172,13 @@ fn accounts(out: &mut String, machine: &Machine) {
 }
 
 fn partition(out: &mut String, state: &PartitionState) {
-    for segment in &state.segments {
+    let ends = state.segments.iter().skip(1).map(|next| next.id.base - 1).chain([state.next_offset - 1]);
+    for (segment, end) in state.segments.iter().zip(ends) {
+        let earlier = segment.last_offset < end;
+        let last = if earlier { format!(", up to {}", segment.last_offset) } else { String::new() };
         writeln!(
             out,
-            "  segment {}: {} bytes, first at {}, newest {}",
+            "  segment {}: {} bytes, first at {}, newest {}{last}",
             segment.id, segment.bytes, segment.first_time, segment.max_timestamp
         )
         .unwrap();

@@ -15,7 +15,7 @@ use weir_model::settings::PartitionSettings;
 use weir_model::subscription::{DeadReason, Disposition, Settlement};
 use weir_model::timer::TimerRow;
 use weir_model::unique::{UniqueKey, WindowKind};
-use weir_model::{NodeId, PartitionId, ShardId, SubscriptionId, TimestampMs, TopicId};
+use weir_model::{NodeId, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 use super::batches::batch;
 
@@ -148,6 +148,16 @@ pub(super) fn command(line: &str) -> Command {
         }
         "close" => Command::ClosePartition { partition: words.partition() },
         "append" => Command::Append { partition: words.partition(), batch: batch_of(&words) },
+        "rewrite" => Command::RewriteSegments {
+            partition: words.partition(),
+            segments: words.plain[2..].iter().map(|text| segment_id(text, line)).collect(),
+            kept: words
+                .named
+                .get("keep")
+                .map_or(Vec::new(), |runs| runs.split(',').map(|text| run(text, line)).collect()),
+            bytes: words.option("bytes", 0),
+            max_timestamp: words.option("newest", -1),
+        },
         "trim" => Command::Trim { partition: words.partition(), log_start: words.number(2) },
 
         "append-to-all" => Command::AppendToAll {
@@ -309,6 +319,12 @@ fn unique_key(text: &str, words: &Words) -> UniqueKey {
         keys_max: words.option("keys", 100),
         until_settled: words.option("until-settled", false),
     }
+}
+
+/// `12.0`: where a segment begins, and its generation.
+fn segment_id(text: &str, line: &str) -> SegmentId {
+    let (base, generation) = text.split_once('.').unwrap_or_else(|| panic!("'{text}' in '{line}'"));
+    SegmentId { base: parse(base, line), generation: parse(generation, line) }
 }
 
 /// `3` or `3-7`: a record, or a run of them.
