@@ -265,7 +265,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number(1, YEAR_MS),
         default: "300000",
         value_name: "MS",
-        doc: "How often to look for segments that retention lets go.",
+        doc: "How often to look for segments that retention lets go; queues are looked at every ten seconds at least.",
     },
     Key {
         name: "group.min.session.timeout.ms",
