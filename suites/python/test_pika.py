@@ -319,7 +319,7 @@ def test_purging_and_counting(channel, queue):
 
 
 def test_large_messages_and_empty_ones(channel, queue):
-    large = os.urandom(7 << 20)
+    large = os.urandom(16 << 20)
     channel.basic_publish("", queue, large)
     channel.basic_publish("", queue, b"")
     assert channel.basic_get(queue, auto_ack=True)[2] == large

@@ -23,7 +23,7 @@ use bytes::BytesMut;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
@@ -43,13 +43,16 @@ use crate::errors::Failure;
 use crate::front::{ConnectionId, Front};
 use crate::handshake::{self, Agreed, Client, Credentials, FRAME_MAX, Handshake};
 use crate::outbox::{Outbox, outbox};
-use crate::replies::{REPLIES_WAITING_MAX, Reply};
+use crate::replies::{Replies, ReplySender, replies};
 use delay::ParkedMessages;
 pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
 
 /// Bytes read at once, at most.
 const READ_BYTES: usize = 64 << 10;
+
+/// Bytes of answers that are gathered before they are sent: who asks for messages and takes none is not asked further.
+const ANSWERED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// Largest frame before a size is agreed on, in bytes (RabbitMQ's, from 4.1 on).
 const OPENING_FRAME_MAX: u32 = 8_192;
@@ -121,8 +124,8 @@ pub(super) struct Connection {
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
     /// Direct replies to this connection's channels.
-    replies: mpsc::Receiver<Reply>,
-    reply_sender: mpsc::Sender<Reply>,
+    replies: Replies,
+    reply_sender: ReplySender,
     /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
     blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
     /// Whether the client was told that it is blocked.
@@ -179,7 +182,7 @@ where
             tracing::debug!(%peer, user = client.user, namespace, "connection opened");
             let random =
                 u64::from_le_bytes(front.broker.random_bytes().first_chunk().copied().unwrap_or_default());
-            let (reply_sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+            let (reply_sender, replies) = replies();
             let facts = describe::facts(ends, &client, &agreed, &namespace, front.broker.now_ms());
             let access_changed = front.broker.on_access_change();
             let mut connection = Connection {
@@ -382,12 +385,17 @@ impl Connection {
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_at = Instant::now();
         loop {
-            if let Err(ended) = self.carry_out_all(buffer).await {
-                return ended;
-            }
+            let has_more = match self.carry_out_frames(buffer).await {
+                Ok(has_more) => has_more,
+                Err(ended) => return ended,
+            };
             self.flush().await;
             let is_full = self.outbox.is_full();
             let is_blocked = self.blocked.is_some();
+            if has_more && !is_full && !is_blocked && !draining.is_cancelled() {
+                tokio::task::yield_now().await;
+                continue;
+            }
             if is_full || is_blocked {
                 // Nothing is read meanwhile, its heartbeats included: it is not silent.
                 heard_at = Instant::now();
@@ -428,19 +436,25 @@ impl Connection {
         }
     }
 
-    /// Carries out everything that has come.
-    async fn carry_out_all(&mut self, buffer: &mut BytesMut) -> Result<(), Ended> {
+    /// Carries out what has come, as long as its answers are not too much for the peer. Whether there is more of it.
+    async fn carry_out_frames(&mut self, buffer: &mut BytesMut) -> Result<bool, Ended> {
         self.router = None;
         self.renew_pass()?;
+        if self.outbox.is_full() {
+            return Ok(true);
+        }
         if !self.go_on_publishing().await? {
-            return Ok(());
+            return Ok(false);
         }
         loop {
+            if self.out.len() >= ANSWERED_AT_ONCE_BYTES {
+                return Ok(true);
+            }
             let frame = match Frame::parse(buffer, self.agreed.frame_max) {
                 Ok(Parsed::Frame(frame)) => frame,
                 Ok(Parsed::Missing(_)) => {
                     buffer.reserve(READ_BYTES);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(error) => {
                     return Err(Ended::Failed(Failure::new(error.reply_code(), error.to_string()), 0, 0));
@@ -452,7 +466,7 @@ impl Connection {
                 (_, number) => self.on_channel(number, frame).await?,
             }
             if self.blocked.is_some() {
-                return Ok(());
+                return Ok(false);
             }
         }
     }

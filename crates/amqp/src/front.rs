@@ -38,7 +38,7 @@ impl Default for AmqpFrontOptions {
     fn default() -> AmqpFrontOptions {
         AmqpFrontOptions {
             connections_max: 50_000,
-            message_bytes_max: 7 << 20,
+            message_bytes_max: 16 << 20,
             handshake: Duration::from_secs(10),
             drain: Duration::from_secs(10),
         }

@@ -5,6 +5,8 @@
 //! reply whose requester is gone, or takes in too slowly, is dropped.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,7 +18,10 @@ use weir_broker::queues::OwnerId;
 pub(crate) const REPLY_TO: &str = "amq.rabbitmq.reply-to";
 
 /// Replies that wait for a connection. More are dropped.
-pub(crate) const REPLIES_WAITING_MAX: usize = 4_096;
+const REPLIES_WAITING_MAX: usize = 4_096;
+
+/// Bytes of them.
+const REPLIES_WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// A message for a requester.
 #[derive(Debug)]
@@ -30,11 +35,55 @@ pub(crate) struct Reply {
     pub body: Bytes,
 }
 
+/// The end of a connection's replies that is put into mailboxes.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplySender {
+    sender: mpsc::Sender<Reply>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+/// The connection's own end.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    receiver: mpsc::Receiver<Reply>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+/// Both ends.
+pub(crate) fn replies() -> (ReplySender, Replies) {
+    let (sender, receiver) = mpsc::channel(REPLIES_WAITING_MAX);
+    let waiting_bytes = Arc::new(AtomicUsize::new(0));
+    (ReplySender { sender, waiting_bytes: Arc::clone(&waiting_bytes) }, Replies { receiver, waiting_bytes })
+}
+
+impl Replies {
+    /// The next one.
+    pub(crate) async fn recv(&mut self) -> Option<Reply> {
+        let reply = self.receiver.recv().await?;
+        self.waiting_bytes.fetch_sub(reply.body.len(), Ordering::AcqRel);
+        Some(reply)
+    }
+}
+
+impl ReplySender {
+    /// Whether there is room for it. One is taken however large it is.
+    fn send(&self, reply: Reply) -> bool {
+        let bytes = reply.body.len();
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let fits = before == 0 || before + bytes <= REPLIES_WAITING_BYTES_MAX;
+        let taken = fits && self.sender.try_send(reply).is_ok();
+        if !taken {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        }
+        taken
+    }
+}
+
 #[derive(Debug)]
 struct Mailbox {
     channel: u16,
     owner: OwnerId,
-    replies: mpsc::Sender<Reply>,
+    replies: ReplySender,
 }
 
 /// The mailboxes of all connections, by name.
@@ -42,7 +91,7 @@ struct Mailbox {
 pub(crate) struct Mailboxes(Mutex<BTreeMap<ShortStr, Mailbox>>);
 
 impl Mailboxes {
-    pub(crate) fn open(&self, name: ShortStr, channel: u16, owner: OwnerId, replies: mpsc::Sender<Reply>) {
+    pub(crate) fn open(&self, name: ShortStr, channel: u16, owner: OwnerId, replies: ReplySender) {
         self.0.lock().insert(name, Mailbox { channel, owner, replies });
     }
 
@@ -72,7 +121,7 @@ impl Mailboxes {
             properties: properties.clone(),
             body: body.clone(),
         };
-        if replies.try_send(reply).is_err() {
+        if !replies.send(reply) {
             tracing::debug!(%name, "a direct reply is dropped: its requester does not take it");
         }
     }

@@ -163,10 +163,11 @@ impl<R: Waiting> Dispatcher<R> {
         }
     }
 
-    /// Takes a record that was wanted because it came back; none if it is not in the log any more.
-    pub fn supply_one(&mut self, place: Place, record: Option<R>) {
+    /// Takes the record that was wanted because it came back, and others that were read with it. If it is not among
+    /// them it is not in the log any more.
+    pub fn supply_returned(&mut self, place: Place, records: impl IntoIterator<Item = (Offset, R)>) {
         if let Some(lane) = self.lanes.get_mut(&place.lane) {
-            lane.supply_one(place.offset, record);
+            lane.supply_returned(place.offset, records);
         }
     }
 

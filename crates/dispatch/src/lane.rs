@@ -9,7 +9,10 @@ use crate::sizes::Sizes;
 use crate::types::{LaneChanges, LaneStart, Waiting};
 
 /// Records that came back whose content is kept for the moment until they are handed out again.
-const AT_HAND_MAX: usize = 64;
+const AT_HAND_MAX: usize = 512;
+
+/// Bytes of them, beside the one that is handed out next.
+const AT_HAND_BYTES_MAX: usize = 1 << 20;
 
 /// What comes next in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,24 +258,26 @@ impl<R: Waiting> Lane<R> {
         }
     }
 
-    /// Takes a record that came back; none if it is not in the log any more.
-    pub(crate) fn supply_one(&mut self, offset: Offset, record: Option<R>) {
-        match record {
-            Some(record) => {
-                if self.at_hand.len() >= AT_HAND_MAX {
-                    self.at_hand.pop_last();
-                }
-                self.at_hand.insert(offset, record);
+    /// Takes records of which one came back and is handed out next: that one, and of the others those that follow it. If
+    /// it is not among them it is not in the log any more.
+    pub(crate) fn supply_returned(&mut self, offset: Offset, records: impl IntoIterator<Item = (Offset, R)>) {
+        let mut records: BTreeMap<Offset, R> = records.into_iter().collect();
+        if !records.contains_key(&offset) {
+            if self.returned.keys().next().is_some_and(|(_, from)| *from == offset) {
+                self.pop_returned();
+                self.unready(offset, offset);
+                self.settle(offset, offset, Disposition::Accept);
             }
-            None => {
-                if let Some((_, from)) = self.returned.keys().next()
-                    && *from == offset
-                {
-                    self.pop_returned();
-                    self.unready(offset, offset);
-                    self.settle(offset, offset, Disposition::Accept);
-                }
-            }
+            return;
+        }
+        // What was at hand and did not come next is read again.
+        self.at_hand.clear();
+        let mut bytes = 0;
+        let in_turn = self.returned.iter().flat_map(|((_, from), (to, _))| *from..=*to);
+        for next in in_turn.take(AT_HAND_MAX) {
+            let Some(record) = records.remove(&next).filter(|_| bytes < AT_HAND_BYTES_MAX) else { return };
+            bytes += record.bytes();
+            self.at_hand.insert(next, record);
         }
     }
 

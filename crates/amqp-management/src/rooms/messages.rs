@@ -26,7 +26,7 @@ use crate::json;
 use crate::resource::Named;
 
 /// Largest message, in bytes of its body: as large as AMQP's clients may send.
-const MESSAGE_BYTES_MAX: usize = 7 << 20;
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// How long a message may take to become durable before whoever published it is told that it may not be.
 const PUBLISH_WITHIN: Duration = Duration::from_secs(10);

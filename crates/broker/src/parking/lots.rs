@@ -19,7 +19,7 @@ use crate::topics::Topic;
 const NAME: &str = "weir.parking";
 
 /// Largest batch: the largest message of any front, with what is to become of it.
-const BATCH_BYTES_MAX: u32 = (8 << 20) + (64 << 10);
+const BATCH_BYTES_MAX: u32 = (17 << 20) + (64 << 10);
 
 /// Segments are small, so that their space comes back soon.
 const SEGMENT_BYTES: u32 = 64 << 20;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use weir_cluster::Clock;
 use weir_dispatch::{
     ConsumerId, Dead, Delivery, Dispatcher, Gate, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer,
-    OwnerId, SubscribeError,
+    OwnerId, Place, SubscribeError,
 };
 use weir_model::SubscriptionId;
 use weir_model::subscription::Disposition;
@@ -93,6 +93,8 @@ pub(super) struct Actor {
     burials: FuturesUnordered<Pin<Box<dyn Future<Output = Burial> + Send>>>,
     /// Those that are to be tried again.
     unburied: Vec<Dead>,
+    /// When they are.
+    bury_again_at: Option<Instant>,
     used_at: Instant,
     /// Set while a shard could not take changes: when they are proposed again.
     pub(super) retry_at: Option<Instant>,
@@ -142,6 +144,7 @@ impl Actor {
             settling: FuturesUnordered::new(),
             burials: FuturesUnordered::new(),
             unburied: Vec::new(),
+            bury_again_at: None,
             used_at: Instant::now(),
             retry_at: None,
             read_again_at: None,
@@ -181,17 +184,15 @@ impl Actor {
             }
             self.bury().await;
             self.propose_changes();
-            let times = [self.retry_at, self.read_again_at, self.next_expiry(), self.ends_at()];
+            let times =
+                [self.retry_at, self.read_again_at, self.bury_again_at, self.next_expiry(), self.ends_at()];
             let until = times.into_iter().flatten().fold(Instant::now() + LOOK_AGAIN, Instant::min);
             tokio::select! {
                 biased;
                 Some(settled) = self.settling.next() => self.settled(settled),
                 Some(burial) = self.burials.next() => match burial {
                     Burial::Done(place) => self.dispatcher.buried(place),
-                    Burial::Again(dead) => {
-                        self.unburied.push(dead);
-                        self.retry_at = Some(Instant::now() + BURY_AGAIN);
-                    }
+                    Burial::Again(dead) => self.bury_later(dead),
                 },
                 ask = self.asks.recv(), if !self.is_behind() => match ask {
                     Some(ask) => self.carry_out_many(ask).await,
@@ -293,26 +294,41 @@ impl Actor {
         }
     }
 
-    /// Publishes what is dead.
+    /// Publishes what is dead. What could not be published is left alone for a while, and what is dead since then waits
+    /// with it: it would fare no better.
     async fn bury(&mut self) {
         let Some(cemetery) = self.options.cemetery.clone() else { return };
+        if self.bury_again_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        self.bury_again_at = None;
+        // Of the batch that was read last: its records often die together.
+        let mut read: BTreeMap<Place, QueueRecord> = BTreeMap::new();
         while self.burials.len() < BURIALS_MAX {
             let dead = self.unburied.pop().or_else(|| self.dispatcher.take_dead(1).pop());
             let Some(dead) = dead else { return };
-            match self.read_one(dead.place).await {
-                Ok(record) => {
-                    let cemetery = cemetery.clone();
-                    let burial = cemetery.bury(dead, record.map(|record| record.record));
-                    self.burials.push(burial);
-                }
-                Err(error) => {
-                    tracing::error!(%error, "a dead record could not be read; it tries again");
-                    self.unburied.push(dead);
-                    self.retry_at = Some(Instant::now() + BURY_AGAIN);
-                    return;
+            if !read.contains_key(&dead.place) {
+                match self.read_batch(dead.place).await {
+                    Ok(records) => {
+                        let lane = dead.place.lane;
+                        read = records.into_iter().map(|(offset, r)| (Place { lane, offset }, r)).collect();
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "a dead record could not be read; it tries again");
+                        self.bury_later(dead);
+                        return;
+                    }
                 }
             }
+            let record = read.remove(&dead.place).map(|record| record.record);
+            self.burials.push(cemetery.clone().bury(dead, record));
         }
+    }
+
+    /// Lets a dead record wait, and all others with it.
+    fn bury_later(&mut self, dead: Dead) {
+        self.unburied.push(dead);
+        self.bury_again_at.get_or_insert_with(|| Instant::now() + BURY_AGAIN);
     }
 
     /// Sends deliveries to their consumers, in order. What nobody takes any more comes back.

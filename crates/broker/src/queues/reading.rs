@@ -14,7 +14,7 @@ use super::record::{Run, read_records};
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// Bytes read for one record that came back: its batch is read, and the others in it passed over.
+/// Bytes read for one record that came back or is dead: its batch is read.
 const READ_ONE_BYTES: usize = 1;
 
 /// How long to wait before records that could not be read are read again: what is damaged stays so, and a disk that
@@ -61,8 +61,8 @@ impl Actor {
     pub(super) async fn read(&mut self, want: Want) -> Result<(), ReadError> {
         match want {
             Want::One(place) => {
-                let record = self.read_one(place).await?;
-                self.dispatcher.supply_one(place, record);
+                let records = self.read_batch(place).await?;
+                self.dispatcher.supply_returned(place, records);
             }
             Want::From(place) => match self.read_from(place, READ_BYTES).await {
                 Ok(run) => self.dispatcher.supply(place.lane, run.records, run.next),
@@ -76,15 +76,12 @@ impl Actor {
         Ok(())
     }
 
-    /// One record; none if it is not in the log any more.
+    /// The records of the batch that one is in, from that one on; it is not among them if it is not in the log any more.
     // Alone, because the futures that this actor waits for are not shared between threads.
-    pub(super) async fn read_one(&mut self, place: Place) -> Result<Option<QueueRecord>, ReadError> {
+    pub(super) async fn read_batch(&mut self, place: Place) -> Result<Vec<(Offset, QueueRecord)>, ReadError> {
         match self.read_from(place, READ_ONE_BYTES).await {
-            Ok(run) => {
-                let found = run.records.into_iter().find(|(offset, _)| *offset == place.offset);
-                Ok(found.map(|(_, record)| record))
-            }
-            Err(ReadError::OutOfRange { .. }) => Ok(None),
+            Ok(run) => Ok(run.records),
+            Err(ReadError::OutOfRange { .. }) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }

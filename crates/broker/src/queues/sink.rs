@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc};
-use weir_dispatch::{ConsumerId, Gate, OwnerId, Place};
+use weir_dispatch::{ConsumerId, Gate, OwnerId, Place, Waiting};
 use weir_model::subscription::Marks;
 
 use super::QueueRecord;
@@ -13,6 +13,9 @@ use super::QueueRecord;
 /// Records that wait for a session to take them. A consumer that settles what it gets has less on its way, by its
 /// credit; one that does not is held back by this.
 const UNTAKEN_MAX: usize = 4_096;
+
+/// Bytes of them, beside what is at hand when they are handed out.
+const UNTAKEN_BYTES_MAX: usize = 4 << 20;
 
 /// A record for a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub struct QueueDelivery {
 #[derive(Debug)]
 pub struct QueueDeliveries {
     receiver: mpsc::UnboundedReceiver<Vec<QueueDelivery>>,
-    untaken: Arc<AtomicUsize>,
+    untaken: Arc<Untaken>,
     /// Of the actor, which may wait for room.
     wake: Arc<Notify>,
 }
@@ -44,13 +47,31 @@ pub struct QueueDeliveries {
 #[derive(Clone, Debug)]
 pub(crate) struct Sink {
     sender: mpsc::UnboundedSender<Vec<QueueDelivery>>,
-    untaken: Arc<AtomicUsize>,
+    untaken: Arc<Untaken>,
+}
+
+/// What waits for a session.
+#[derive(Debug, Default)]
+struct Untaken {
+    records: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Untaken {
+    fn has_room(&self) -> bool {
+        self.records.load(Ordering::Acquire) < UNTAKEN_MAX
+            && self.bytes.load(Ordering::Acquire) < UNTAKEN_BYTES_MAX
+    }
+}
+
+fn bytes_of(deliveries: &[QueueDelivery]) -> usize {
+    deliveries.iter().map(|delivery| delivery.record.bytes()).sum()
 }
 
 /// Both ends. The actor is woken when there is room again after there was none.
 pub(crate) fn sink(wake: Arc<Notify>) -> (Sink, QueueDeliveries) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let untaken = Arc::new(AtomicUsize::new(0));
+    let untaken = Arc::new(Untaken::default());
     (Sink { sender, untaken: Arc::clone(&untaken) }, QueueDeliveries { receiver, untaken, wake })
 }
 
@@ -58,8 +79,9 @@ impl QueueDeliveries {
     /// The next records; none once the queue is gone, or its leader is another.
     pub async fn next(&mut self) -> Option<Vec<QueueDelivery>> {
         let deliveries = self.receiver.recv().await?;
-        let before = self.untaken.fetch_sub(deliveries.len(), Ordering::AcqRel);
-        if before >= UNTAKEN_MAX && before - deliveries.len() < UNTAKEN_MAX {
+        let records = self.untaken.records.fetch_sub(deliveries.len(), Ordering::AcqRel);
+        let bytes = self.untaken.bytes.fetch_sub(bytes_of(&deliveries), Ordering::AcqRel);
+        if (records >= UNTAKEN_MAX || bytes >= UNTAKEN_BYTES_MAX) && self.untaken.has_room() {
             self.wake.notify_one();
         }
         Some(deliveries)
@@ -69,21 +91,22 @@ impl QueueDeliveries {
 impl Sink {
     /// Sends records for which there is room, see [`SinkGate`]; false if nobody takes them any more.
     pub(crate) fn send(&self, deliveries: Vec<QueueDelivery>) -> bool {
+        self.untaken.bytes.fetch_add(bytes_of(&deliveries), Ordering::AcqRel);
         self.sender.send(deliveries).is_ok()
     }
 
     /// Takes room for one record.
     fn reserve(&self) -> bool {
         // Only the actor reserves, so that nobody takes what is left in between.
-        let room = self.untaken.load(Ordering::Acquire) < UNTAKEN_MAX;
+        let room = self.untaken.has_room();
         if room {
-            self.untaken.fetch_add(1, Ordering::AcqRel);
+            self.untaken.records.fetch_add(1, Ordering::AcqRel);
         }
         room
     }
 
     fn unreserve(&self) {
-        self.untaken.fetch_sub(1, Ordering::AcqRel);
+        self.untaken.records.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

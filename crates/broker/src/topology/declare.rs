@@ -16,7 +16,7 @@ use crate::topics::Topic;
 
 /// Largest batch of a queue, in bytes: the largest message that a front lets in, with room for its properties and for
 /// those that are gathered with it.
-const QUEUE_BATCH_BYTES_MAX: u32 = 8 << 20;
+const QUEUE_BATCH_BYTES_MAX: u32 = 17 << 20;
 
 /// A queue that is there.
 #[derive(Clone, Debug)]

@@ -353,11 +353,11 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "journal-file-bytes",
-        // A group, which a batch must fit into, takes up to 8 MiB, and a file two of them at least.
+        // A group, which a batch must fit into, may take half a file.
         kind: Kind::Size(16 * MIB, 4 * GIB),
         default: "67108864",
         value_name: "BYTES",
-        doc: "Size of one journal file; each is preallocated and recycled.",
+        doc: "Size of one journal file; each is preallocated and recycled. A batch may take half of it, and 20 MiB.",
     },
     Key {
         name: "journal-bytes",

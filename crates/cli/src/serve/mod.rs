@@ -111,6 +111,8 @@ fn node_options(
     options.data_shards = identity.shards;
     options.journal.identity = identity.journal()?;
     options.journal.file_bytes = storage.journal_file_bytes;
+    options.journal.group_bytes_max =
+        options.journal.group_bytes_max.min((storage.journal_file_bytes / 2) as usize);
     options.journal.journal_bytes_max = storage.journal_bytes;
     options.journal.accept_loss_from = storage.accept_loss_from;
     options.checkpoint_bytes = storage.checkpoint_bytes;

@@ -149,6 +149,10 @@ pub(crate) enum Wrote {
     Blocked(Room, String),
 }
 
+/// Bytes that are gathered into one group, so that one write never holds the others up for long. A larger record has one to
+/// itself.
+const GATHERED_BYTES_MAX: usize = 8 << 20;
+
 /// The journal with what is in line for it.
 pub(crate) struct JournalDriver {
     journal: Journal,
@@ -180,7 +184,7 @@ impl JournalDriver {
     ) -> JournalDriver {
         let driver = JournalDriver {
             journal,
-            group_bytes_max,
+            group_bytes_max: group_bytes_max.min(GATHERED_BYTES_MAX),
             logs,
             line: VecDeque::new(),
             committed: BTreeMap::new(),

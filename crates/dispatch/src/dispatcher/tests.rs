@@ -168,8 +168,10 @@ impl Queue {
                 self.dispatcher.supply(lane, notes, next);
             }
             Want::One(place) => {
-                let note = self.lanes[&place.lane].note(place.offset);
-                self.dispatcher.supply_one(place, note);
+                let log = &self.lanes[&place.lane];
+                let around = (place.offset - 3).max(0)..(place.offset + 4).min(log.end);
+                let notes: Vec<_> = around.filter_map(|at| Some((at, log.note(at)?))).collect();
+                self.dispatcher.supply_returned(place, notes);
             }
         }
     }

@@ -66,7 +66,7 @@ pub struct RecoveredRecord {
 pub struct JournalOptions {
     /// Length of each file. Files of another length are used up and not made anew.
     pub file_bytes: u64,
-    /// Longest group, so that one write never holds the others up for long.
+    /// Longest group, and so the largest record with what goes around it; at most half a file.
     pub group_bytes_max: usize,
     /// All files that hold something needed take at most this much.
     pub journal_bytes_max: u64,
@@ -86,7 +86,7 @@ impl Default for JournalOptions {
     fn default() -> Self {
         JournalOptions {
             file_bytes: 64 << 20,
-            group_bytes_max: 8 << 20,
+            group_bytes_max: 20 << 20,
             journal_bytes_max: 2 << 30,
             spare_files_max: 16,
             must_exist: false,
