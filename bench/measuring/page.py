@@ -3,7 +3,8 @@
 import re
 import statistics
 
-from .cases import BY_NAME, GROUPS, Case, Column, Group, Target
+from .case import Case, Column, Group, Target
+from .cases import BY_NAME, GROUPS
 from .judgement import Judged, Taken, client_bound, judge, values
 from .peers import KINDS
 from .samples import Results, Run

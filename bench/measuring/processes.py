@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,3 +78,10 @@ def disk_bytes(pids: list[int]) -> tuple[int, int]:
 
 def gone(pids: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def kill(pids: list[int]) -> None:
+    """`kill -9` of what is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -2,21 +2,17 @@
 
 import contextlib
 import datetime
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from harness import install
-from harness.paths import ROOT, weir_binary
-
 from . import machine
-from .cases import Case, Group
+from .case import Case, Group
 from .loads import LOADS
 from .loads.floor import Floor
 from .loads.load import Load, Scale
-from .peers import KINDS, Peer
+from .peers import KINDS, Peer, commit
 from .samples import Run, Sample, Writer
 
 SHOWN = (
@@ -36,22 +32,9 @@ SHOWN = (
 
 
 def versions(peers: list[str]) -> dict[str, str]:
-    found = {}
-    if "weir" in peers:
-        binary = weir_binary("release")
-        build = "release build" if binary.parent.name == "release" else f"binary {binary}"
-        found["weir"] = f"Weir {commit()}, {build}, its own defaults"
-    if any(peer.startswith("kafka") for peer in peers):
-        (jar,) = (part for part in install.kafka_class_path().split(":") if "/kafka_2.13-" in part)
-        release = Path(jar).stem.rpartition("-")[2]
-        java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()[0]
-        found["kafka"] = f"Apache Kafka {release}, KRaft, one node, its own defaults, {java}"
-    return found
-
-
-def commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    """What each broker is, once for all its kinds."""
+    found = {name: KINDS[name].version() for name in peers if name in KINDS}
+    return {words: words for words in found.values()}
 
 
 def _load(case: Case, name: str, peers: dict[str, Peer], scale: Scale, place: Path) -> Load:

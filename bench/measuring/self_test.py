@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from . import Fault, client, paced, produce_probe
-from .cases import BY_NAME, CASES, Case, Target
+from .case import Case, Target
+from .cases import BY_NAME, CASES
 from .judgement import judge
 from .loads.latency import read_result
 from .page import page, parts, section

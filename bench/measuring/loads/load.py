@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from .. import Fault, client, machine
-from ..cases import Case
+from ..case import Case
 from ..peers import Peer
 
 SPACE_SECONDS = 150
