@@ -42,6 +42,17 @@ class Case:
     rate: int = 10_000
     connections: int = 0
     chunk_bytes: int = 0
+    # Of queues: through which type of exchange, to how many queues, by how many bindings.
+    exchange: str = "direct"
+    queues: int = 1
+    bindings: int = 0
+    # Messages that each producer has under way, and each consumer.
+    unconfirmed: int = 1000
+    prefetch: int = 500
+    # Of the seconds of a round, for cases that are many or have several phases.
+    seconds_share: float = 1.0
+    # Measured in the first round only: a single measurement is long, and has samples enough.
+    once: bool = False
 
     @property
     def idempotent(self) -> bool:

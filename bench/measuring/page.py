@@ -44,6 +44,16 @@ FIGURES = {
     "first_acknowledged_s": "s to the first acknowledgement",
     "rest_mib": "MiB at rest",
     "load_mib": "MiB under load",
+    "broker_cpu_s_per_million_deliveries": "broker CPU per delivery",
+    "confirmed_p50_ms": "p50 until confirmed",
+    "confirmed_p99_ms": "p99 until confirmed",
+    "published_of_empty": "published/s, waiting over empty",
+    "drained_of_empty": "taken/s, waiting over empty",
+    "confirmed_p99_of_empty": "p99 until confirmed, waiting over empty",
+    "above_empty_mib": "MiB at rest above empty",
+    "first_delivered_s": "s to the first delivery",
+    "late_p99_ms": "p99 of lateness, ms",
+    "published_of_undelayed": "published/s, delayed over undelayed",
 }
 
 
@@ -88,7 +98,7 @@ def _beside(case: Case, target: Target) -> str:
 
 
 def _bound(target: Target) -> str:
-    return f"{'≤' if target.at == 'most' else '≥'} {target.bound:g}"
+    return f"{'≤' if target.at == 'most' else '≥'} {target.bound:.3g}"
 
 
 def _judged(group: Group, taken: Taken) -> list[str]:
@@ -112,7 +122,7 @@ def _circumstances(run: Run) -> list[str]:
     plural = "s" if run.rounds != 1 else ""
     short = []
     if run.seconds < SECONDS_TO_JUDGE:
-        short = ["- Rounds this short are for use while working: Kafka's JVM is not warm, and nothing is settled."]
+        short = ["- Rounds this short are for use while working: a JVM is not warm, and nothing is settled."]
     return [
         *short,
         f"- {run.date}, {run.machine}; load before the run {run.load_before}. {run.rounds} round{plural} of "
@@ -130,7 +140,7 @@ def section(group: Group, results: Results) -> str | None:
     for run in runs:
         lines += _circumstances(run)
     synced = {peer: KINDS[peer].synced for _, peer in taken if peer in KINDS}
-    lines += [f"- {words}" for words in synced.values()]
+    lines += [f"- {words}" for words in dict.fromkeys(synced.values())]
     samples = [sample for found in taken.values() for sample in found]
     dropped = {str(sample.figures["dropped_by"]) for sample in samples if "dropped_by" in sample.figures}
     lines += [f"- The page cache was emptied by `{means}`." for means in sorted(dropped)]

@@ -2,6 +2,7 @@
 
 `kafka-flush` is a second node of the same Apache Kafka whose default of the topic setting
 `flush.messages` is 1: it syncs every batch before it acknowledges it, which is what Weir always does.
+RabbitMQ has a node of its own for each kind of queue, so that memory and CPU are told apart.
 """
 
 import os
@@ -14,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import install
-from harness.broker import Broker, BrokerFailed, kafka, weir
+from harness.broker import Broker, BrokerFailed, kafka, rabbitmq, weir
 from harness.paths import ROOT, weir_binary
+from harness.ports import free_port
 
 from . import Fault, machine, processes
 
@@ -45,6 +47,17 @@ def kafka_version() -> str:
     return f"Apache Kafka {release}, KRaft, one node, its own defaults, {java}"
 
 
+def rabbitmq_version() -> str:
+    def installed(package: str) -> str:
+        command = ["dpkg-query", "--show", "--showformat", "${Version}", package]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    return (
+        f"RabbitMQ {installed('rabbitmq-server')} of Debian on Erlang {installed('erlang-base')}, one node for each kind "
+        "of queue, its own defaults, without plugins"
+    )
+
+
 @dataclass(frozen=True)
 class Kind:
     """One broker with one durability."""
@@ -58,6 +71,8 @@ class Kind:
     syncs: bool
     # Setting of a topic by which the durability is checked, and its value.
     durability: tuple[str, str] | None = None
+    # Of the queues that are measured on it; None for a broker without queues.
+    queue_arguments: dict[str, str | int] | None = None
 
 
 KINDS = {
@@ -68,6 +83,7 @@ KINDS = {
         "Weir: every record by `fdatasync` before it is acknowledged.",
         syncs=True,
         durability=("weir.durability", "sync"),
+        queue_arguments={},
     ),
     "kafka": Kind(
         "Kafka",
@@ -84,6 +100,33 @@ KINDS = {
         "Kafka with `flush.messages=1`: every batch is synced before it is acknowledged.",
         syncs=True,
         durability=("flush.messages", "1"),
+    ),
+    "rabbitmq-classic": Kind(
+        "RabbitMQ, classic v1",
+        rabbitmq,
+        rabbitmq_version,
+        "RabbitMQ, classic v1: a message is confirmed once it was synced (`fsync`, many at a time), or once a consumer has "
+        "acknowledged it.",
+        syncs=True,
+        queue_arguments={"x-queue-version": 1},
+    ),
+    "rabbitmq-classic-2": Kind(
+        "RabbitMQ, classic v2",
+        rabbitmq,
+        rabbitmq_version,
+        "RabbitMQ, classic v2: a message below 4 KiB is confirmed from the page cache and never synced, as `strace` shows; "
+        "a larger one as with v1.",
+        syncs=False,
+        queue_arguments={"x-queue-version": 2},
+    ),
+    "rabbitmq-quorum": Kind(
+        "RabbitMQ, quorum",
+        rabbitmq,
+        rabbitmq_version,
+        "RabbitMQ, quorum: every message by `fdatasync` of the write-ahead log before it is confirmed, many at a time; one "
+        "node, which is its own majority.",
+        syncs=True,
+        queue_arguments={"x-queue-type": "quorum"},
     ),
 }
 
@@ -104,6 +147,7 @@ class Peer:
     def _made(self) -> Broker:
         broker = self.kind.make(self.place / "data")
         broker.command = [*TIED, *broker.command]
+        broker.addresses = {name: f"127.0.0.1:{free_port()}" for name in broker.addresses}
         return broker
 
     def new_name(self) -> str:

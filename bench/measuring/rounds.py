@@ -23,6 +23,18 @@ SHOWN = (
     ("read_p50_ms", "p50 {:.3f} ms"),
     ("read_p99_ms", "p99 {:.3f} ms"),
     ("read_p999_ms", "p99.9 {:.3f} ms"),
+    ("broker_cpu_s_per_million", "{:.2f} broker CPU µs/message"),
+    ("broker_cpu_s_per_million_deliveries", "{:.2f} broker CPU µs/delivery"),
+    ("confirmed_p50_ms", "confirmed p50 {:.3f} ms"),
+    ("confirmed_p99_ms", "p99 {:.3f} ms"),
+    ("waiting_million", "{:.2f} million waiting"),
+    ("published_of_empty", "published {:.2f} of empty"),
+    ("drained_of_empty", "taken {:.2f} of empty"),
+    ("confirmed_p99_of_empty", "confirm p99 {:.2f} of empty"),
+    ("above_empty_mib", "{:.0f} MiB above empty"),
+    ("first_delivered_s", "first delivered after {:.3f} s"),
+    ("published_of_undelayed", "published {:.2f} of undelayed"),
+    ("late_p99_ms", "late p99 {:.2f} ms"),
     ("first_acknowledged_s", "first acknowledged after {:.3f} s"),
     ("rest_mib", "{:.0f} MiB at rest"),
     ("load_mib", "{:.0f} MiB under load"),
@@ -88,6 +100,8 @@ def run_group(
             print(f"{'prepared':<9} {case_name:<42} {name:<12} {time.monotonic() - since:.1f} s", flush=True)
         for number in range(rounds):
             for place_in_round, case in enumerate(cases):
+                if case.once and number:
+                    continue
                 turned = (number + place_in_round) % 2
                 for name in reversed(case.peers) if turned else case.peers:
                     figures = loads[case.name, name].measure()

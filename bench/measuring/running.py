@@ -1,7 +1,9 @@
 """Clients as processes: they begin together, their threads are watched, and none outlives who waits for them."""
 
 import contextlib
+import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -19,6 +21,8 @@ PROCESSES_LOOKED_AT = 8
 THREAD_SECONDS_LEAST = 0.5
 OUTPUT_TAIL = 2000
 RUN_SECONDS_SPARE = 120
+END_SECONDS = 20
+RESULT = re.compile(r"^\{.*\}$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Running:
         self.commands = commands
         self.processes: list[subprocess.Popen] = []
         self.outputs: list = []
+        self.threads: list[dict[int, tuple[float, float, float, float]]] = [{} for _ in commands]
 
     def __enter__(self) -> "Running":
         try:
@@ -75,7 +80,6 @@ class Running:
         """Until all have ended; a broker that ends before them is a fault, not a reason to wait."""
         deadline = time.monotonic() + seconds_max
         usages: dict[int, float] = {}
-        threads: list[dict[int, tuple[float, float, float, float]]] = [{} for _ in self.processes]
         pause = THREADS_POLL_SECONDS * max(1, len(self.processes) / PROCESSES_LOOKED_AT)
         look = 0.0
         while len(usages) < len(self.processes):
@@ -83,11 +87,7 @@ class Running:
             if now > deadline:
                 raise Fault(f"{shlex.join(self.commands[0])} did not end within {seconds_max:.0f} s")
             if now >= look:
-                if peer:
-                    peer.check_running()
-                for index, process in enumerate(self.processes):
-                    if index not in usages:
-                        _note_threads(threads[index], process.pid, now)
+                self.look(peer)
                 look = now + pause
             for index, process in enumerate(self.processes):
                 if index not in usages:
@@ -102,8 +102,34 @@ class Running:
                             )
             time.sleep(ENDING_POLL_SECONDS)
         return [
-            Ended(self.printed(index), usages[index], _hottest(threads[index])) for index in range(len(self.processes))
+            Ended(self.printed(index), usages[index], _hottest(self.threads[index]))
+            for index in range(len(self.processes))
         ]
+
+    def look(self, peer: Peer | None = None) -> None:
+        """Notes what the threads took so far, and finds a broker that has ended."""
+        now = time.monotonic()
+        if peer:
+            peer.check_running()
+        for index, process in enumerate(self.processes):
+            if process.returncode is None:
+                _note_threads(self.threads[index], process.pid, now)
+
+    def end(self) -> list[Ended]:
+        """Tells all to end by SIGTERM, which they take as the end that was asked for."""
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        ended = []
+        deadline = time.monotonic() + END_SECONDS
+        for index, process in enumerate(self.processes):
+            while not (found := os.wait4(process.pid, os.WNOHANG))[0]:
+                if time.monotonic() > deadline:
+                    raise Fault(f"{shlex.join(self.commands[index])} did not end within {END_SECONDS} s of SIGTERM")
+                time.sleep(ENDING_POLL_SECONDS)
+            process.returncode = os.waitstatus_to_exitcode(found[1])
+            usage = found[2].ru_utime + found[2].ru_stime
+            ended.append(Ended(self.printed(index), usage, _hottest(self.threads[index])))
+        return ended
 
     def interrupt(self) -> None:
         for process in self.processes:
@@ -129,3 +155,14 @@ def _hottest(seen: dict[int, tuple[float, float, float, float]]) -> float:
 def run(commands: list[list[str]], seconds: float, peer: Peer | None = None) -> list[Ended]:
     with Running(commands) as running:
         return running.wait(seconds * 4 + RUN_SECONDS_SPARE, peer)
+
+
+def read_result(printed: str, count: int) -> dict[str, float]:
+    """What a client said of `count` records; the client library's own words may stand around it."""
+    found = RESULT.search(printed)
+    if not found:
+        raise Fault(f"no result in\n{printed[-OUTPUT_TAIL:]}")
+    told = json.loads(found[0])
+    if told["records"] != count or told["failed"] or told["double"]:
+        raise Fault(f"{told['records']} of {count} records, {told['failed']} failed, {told['double']} double")
+    return told

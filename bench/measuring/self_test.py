@@ -8,8 +8,8 @@ from . import Fault, client, paced, produce_probe
 from .case import Case, Target
 from .cases import BY_NAME, CASES
 from .judgement import judge
-from .loads.latency import read_result
 from .page import page, parts, section
+from .running import read_result
 from .samples import Results, Run, Sample
 
 PRODUCED = (

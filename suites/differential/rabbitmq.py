@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from harness.broker import BrokerFailed
-from harness.rabbitmq import commands, environment, free_port, lay_out
+from harness.ports import free_port
+from harness.rabbitmq import commands, environment, lay_out
 
 from .client import Connection
 

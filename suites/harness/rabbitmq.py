@@ -6,18 +6,13 @@ Nothing of it meets a RabbitMQ that the machine may run already: node name, port
 import os
 import secrets
 import shutil
-import socket
 from pathlib import Path
 
 from .broker import BrokerFailed
+from .ports import free_port
 
 # The program itself; the one on the path changes to a user of its own.
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def lay_out(home: Path, settings: str) -> None:

@@ -3,8 +3,6 @@
 Both clients are `paced`, each in a process of its own; neither of these programs polls without a pause.
 """
 
-import json
-import re
 import shlex
 import time
 from pathlib import Path
@@ -14,7 +12,7 @@ from harness.paths import ROOT
 
 from .. import Fault, client, paced, running, topics
 from ..peers import Watch
-from ..running import OUTPUT_TAIL
+from ..running import read_result
 from .load import Load
 
 PROGRAM = Path(paced.__file__)
@@ -32,18 +30,6 @@ READ_SETTINGS = {
     "fetch.error.backoff.ms": 500,
     "queued.min.messages": 100_000,
 }
-RESULT = re.compile(r"^\{.*\}$", re.MULTILINE)
-
-
-def read_result(printed: str, count: int) -> dict[str, float]:
-    """What a client said of `count` records; the client library's own words may stand around it."""
-    found = RESULT.search(printed)
-    if not found:
-        raise Fault(f"no result in\n{printed[-OUTPUT_TAIL:]}")
-    told = json.loads(found[0])
-    if told["records"] != count or told["failed"] or told["double"]:
-        raise Fault(f"{told['records']} of {count} records, {told['failed']} failed, {told['double']} double")
-    return told
 
 
 class Latency(Load):

@@ -27,6 +27,12 @@ class Scale:
     # What is stored before it is read, and before the broker is killed.
     consume_bytes: int
     restart_bytes: int
+    # Messages that wait in a queue: on Weir, and on another broker at the most.
+    backlog: int
+    backlog_beside: int
+    # Messages that are delayed, and the longest delay.
+    delayed: int
+    delay_seconds: float
 
 
 class Load:
@@ -42,6 +48,11 @@ class Load:
 
     def measure(self) -> dict[str, float]:
         raise NotImplementedError
+
+    @property
+    def seconds(self) -> float:
+        """Of one measurement of this case."""
+        return self.scale.seconds * self.case.seconds_share
 
     def commands(self) -> list[str]:
         """The load generators' command lines, for the page."""
