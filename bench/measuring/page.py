@@ -11,15 +11,17 @@ from .samples import Results, Run
 
 OPENING = """# Benchmarks
 
-Weir beside Apache Kafka on the same machine, driven in turn by the same client, librdkafka: its own
-`rdkafka_performance`, and for latency Python clients on top of it. Written by `bench/run --write`, group by
-group; each section says when, on what, and how to measure it again. Client and brokers share the cores, so look
-at the ratios: the figures are one machine's.
+Weir beside Apache Kafka and beside RabbitMQ on the same machine, driven in turn by the same client. For Kafka that
+is librdkafka: its own `rdkafka_performance`, and for latency Python clients on top of it. For RabbitMQ it is PerfTest,
+its own load generator, and where that does not reach a small program on its Java client; the peers are its classic
+queue, version 1 (its default) and version 2, and its quorum queue, each on a node of its own, and every claim names
+which. Written by `bench/run --write`, group by group; each section says when, on what, and how to measure it again.
+Client and brokers share the cores, so look at the ratios: the figures are one machine's.
 
 How to read it:
 
 - A figure is the median of the rounds, its lowest and highest in parentheses.
-- Broker CPU is that of the whole process, from the kernel's count, with the work that it puts off until a
+- Broker CPU is that of the whole process with its children, from the kernel's count, with the work that it puts off until a
   second after the load. It tells more than records/s wherever the client is what is slow: where the
   client's hottest thread passes 90 % of a core the row says *client-bound*, and only broker CPU is judged.
 - The half second that an idempotent librdkafka producer waits for its id is in no rate.
@@ -28,7 +30,9 @@ How to read it:
   measurement with much of it was disturbed.
 - GB and MB are powers of ten, and count the records' values. KiB and MiB are powers of two.
 - A record that was not acknowledged or is not there afterwards, a broker that ended, and a durability that
-  is not what the row says end the benchmark; they are in no figure.
+  is not what the row says end the benchmark; they are in no figure. So does a message of a queue that was not
+  confirmed, not delivered, delivered twice or before its time, or left in its queue.
+- "Records" in the tables of targets are a queue's messages as well.
 """
 
 # A JVM has compiled what matters after some ten seconds of load.
@@ -151,7 +155,7 @@ def section(group: Group, results: Results) -> str | None:
     commands: dict[str, list[str]] = {}
     for run in runs:
         for case, words in run.commands.items():
-            if any(name == case for name, _ in taken):
+            if words and any(name == case for name, _ in taken):
                 commands.setdefault("\n".join(words), []).append(case)
     if any(commands):
         lines += ["", "What was run:", ""]

@@ -1,5 +1,6 @@
 """What all loads have in common: the case, the broker, how long, and the pause before each measurement."""
 
+import math
 import os
 import time
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ class Scale:
 class Load:
     """The base of all loads."""
 
+    # Of the pause before a measurement, for loads that are many and leave little behind.
+    IDLE_SECONDS_MOST = math.inf
+
     def __init__(self, case: Case, peer: Peer | None, scale: Scale):
         self.case = case
         self.peer = peer
@@ -64,7 +68,7 @@ class Load:
 
     def pause(self) -> None:
         os.sync()
-        time.sleep(self.scale.idle_seconds)
+        time.sleep(min(self.scale.idle_seconds, self.IDLE_SECONDS_MOST))
 
     def await_space(self, needed: int) -> None:
         """Apache Kafka removes the files of a deleted topic only a minute later."""

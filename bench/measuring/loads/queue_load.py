@@ -11,6 +11,8 @@ FIRST_COUNT = 500
 
 
 class QueueLoads(Load):
+    IDLE_SECONDS_MOST = 1.0
+
     def generator(self) -> str:
         return f"`QueueLoad`, in `bench/peers/rabbitmq`, on RabbitMQ's Java client {queue_load.client_version()}"
 

@@ -13,6 +13,8 @@ SYNCED_SECONDS_LEAST = 1.0
 
 
 class Queues(Load):
+    IDLE_SECONDS_MOST = 1.0
+
     def prepare(self) -> None:
         """Two runs, the second with the code warm on the broker's side, tell how many messages fill a round."""
         first = max(FIRST_COUNT // self.case.producers, 1)

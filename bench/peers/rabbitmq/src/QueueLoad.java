@@ -1,3 +1,5 @@
+// A publisher and a consumer for what RabbitMQ's PerfTest does not do; `bench/run` starts them.
+
 import com.rabbitmq.client.AMQP;
 import com.rabbitmq.client.Channel;
 import com.rabbitmq.client.Connection;
