@@ -115,7 +115,7 @@ def drive(peer: Peer, case: Case, name: str, count: int) -> Done:
                 client.check_alive()
                 client.look(peer)
                 look = now + LOOK_SECONDS
-            found = _asked(port) or (0, 0)
+            found = _asked(port) or last
             now = time.monotonic()
             if not began and found != (0, 0):
                 began, first, cpu_before = True, before, processes.cpu_seconds([pid])

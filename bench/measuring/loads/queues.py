@@ -59,15 +59,18 @@ class Queues(Load):
         spent = watch.end(self.scale.settle_seconds, done.cpu_seconds_in_all)
         if done.seconds >= SYNCED_SECONDS_LEAST:
             watch.check_synced(spent)
-        return spent | {
+        by_delivery = {
+            "deliveries_per_second": done.delivered / done.seconds,
+            "broker_cpu_s_per_million_deliveries": spent["broker_cpu_seconds"] / done.delivered * 1e6,
+        }
+        figures = {
             "records": done.published,
             "seconds": done.seconds,
             "records_per_second": done.published / done.seconds,
-            "deliveries_per_second": done.delivered / done.seconds,
             "megabytes_per_second": done.published * self.case.record_bytes / done.seconds / 1e6,
             "broker_cpu_s_per_million": spent["broker_cpu_seconds"] / done.published * 1e6,
-            "broker_cpu_s_per_million_deliveries": spent["broker_cpu_seconds"] / done.delivered * 1e6,
             "client_cpu_s_per_million": done.cpu_seconds / done.published * 1e6,
             "client_cores": done.cpu_seconds / done.seconds,
             "hottest_thread": done.hottest_thread,
         }
+        return spent | figures | (by_delivery if self.case.queues > 1 else {})
