@@ -53,8 +53,8 @@ def rabbitmq_version() -> str:
         return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
     return (
-        f"RabbitMQ {installed('rabbitmq-server')} of Debian on Erlang {installed('erlang-base')}, one node for each kind "
-        "of queue, its own defaults, without plugins"
+        f"RabbitMQ {installed('rabbitmq-server')} of Debian on Erlang {installed('erlang-base')}, one node for each "
+        "kind of queue, its own defaults, without plugins"
     )
 
 

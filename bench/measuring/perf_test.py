@@ -58,7 +58,8 @@ def words(case: Case, arguments: dict[str, str | int]) -> list[str]:
     windows = ["-c", str(case.unconfirmed), "-q", str(case.prefetch)]
     # PerfTest counts what has the key of its consumer: with several queues it would give each its own.
     key = ["-k", "KEY"]
-    return ["-e", "EXCHANGE", "-t", case.exchange, *key, *many, *given, "-f", "persistent", "-ad", "false", *sizes, *windows]
+    durable = ["-f", "persistent", "-ad", "false"]
+    return ["-e", "EXCHANGE", "-t", case.exchange, *key, *many, *given, *durable, *sizes, *windows]
 
 
 def shown(case: Case, arguments: dict[str, str | int]) -> str:

@@ -110,16 +110,17 @@ GROUPS = (
     Group(
         "queues",
         "Queues",
-        "One queue, persistent messages, 1,000 unconfirmed of each producer, acknowledged one by one with a prefetch of "
-        "500; every client has a connection of its own, all in one PerfTest. From the first confirm or delivery to the last.",
+        "One queue, persistent messages, 1,000 unconfirmed of each producer, acknowledged one by one with a prefetch "
+        "of 500; every client has a connection of its own, all in one PerfTest. From the first confirm or delivery to "
+        "the last.",
         (RATE, Column("MB/s", "megabytes_per_second", ",.1f"), CPU_MESSAGE, *CLIENT, RESIDENT, FLUSHES, OTHERS),
         tuple(_queue_cases()),
     ),
     Group(
         "confirms",
         "Confirms",
-        "From publishing a persistent message of 1 KiB to its confirm, one message under way. Nobody consumes meanwhile, so "
-        "that no consumer's acknowledgement spares the sync.",
+        "From publishing a persistent message of 1 KiB to its confirm, one message under way. Nobody consumes "
+        "meanwhile, so that no consumer's acknowledgement spares the sync.",
         (
             RATE,
             Column("p50 ms", "confirmed_p50_ms", ".3f"),
@@ -145,9 +146,9 @@ GROUPS = (
     Group(
         "fan-out",
         "Fan-out",
-        f"Messages of 1 KiB, persistent, confirmed, acknowledged one by one. A fanout exchange to {FAN_OUT_QUEUES} queues with "
-        f"a consumer each; and a topic exchange with {TOPIC_BINDINGS:,} bindings to {FAN_OUT_QUEUES} queues, of which every "
-        "message meets one, with keys that take turns. The classic queue is of version 1.",
+        f"Messages of 1 KiB, persistent, confirmed, acknowledged one by one. A fanout exchange to {FAN_OUT_QUEUES} "
+        f"queues with a consumer each; and a topic exchange with {TOPIC_BINDINGS:,} bindings to {FAN_OUT_QUEUES} queues, "
+        "of which every message meets one, with keys that take turns. The classic queue is of version 1.",
         (
             RATE,
             Column("deliveries/s", "deliveries_per_second", ",.0f"),
@@ -162,8 +163,8 @@ GROUPS = (
     Group(
         "backlog",
         "Backlog",
-        "Persistent messages of 100 bytes wait in a queue; every phase is measured on an empty queue of the same broker and "
-        "then on that one, and ratios are to the same broker's empty queue: publishing with 1,000 unconfirmed, taking "
+        "Persistent messages of 100 bytes wait in a queue; every phase is measured on an empty queue of the same broker "
+        "and then on that one, and ratios are to the same broker's empty queue: publishing with 1,000 unconfirmed, taking "
         "with a prefetch of 500, and the p99 of confirms with one message under way. Memory is resident memory at rest "
         "with the backlog, less that of the same process at rest before it, both once it no longer falls. Then the "
         "broker is killed with `kill -9`; from exec (for RabbitMQ: of its launcher) to the first delivery to a new "

@@ -64,7 +64,9 @@ class Backlogs(QueueLoads):
         ]
 
     def _fill(self) -> Waiting:
-        messages = self.scale.backlog if self.peer.name == "weir" else min(self.scale.backlog, self.scale.backlog_beside)
+        messages = self.scale.backlog
+        if self.peer.name != "weir":
+            messages = min(messages, self.scale.backlog_beside)
         (queue,) = queues.new(self.peer)
         self.await_space(messages * self.case.record_bytes * 3)
         empty = settled_mib(self.peer)
@@ -84,7 +86,8 @@ class Backlog(Backlogs):
         (empty,) = queues.new(peer)
         count = int(self.rate * self.seconds) + 1
         watch = Watch(peer)
-        one = [self._one_at_a_time(queue, number) for queue, number in ((empty, 0), (backlog.queue, backlog.next_number))]
+        begin = ((empty, 0), (backlog.queue, backlog.next_number))
+        one = [self._one_at_a_time(queue, number) for queue, number in begin]
         backlog.next_number += one[1]["records"]
         published = []
         for queue, number in ((empty, one[0]["records"]), (backlog.queue, backlog.next_number)):

@@ -1,4 +1,4 @@
-"""Messages that are delayed by random times: how late each comes, and what publishing them costs beside undelayed ones."""
+"""Messages that are delayed by random times: how late each comes, and how fast they are published."""
 
 from .. import queue_load, queues
 from ..peers import Watch
@@ -28,9 +28,8 @@ class Delays(QueueLoads):
         watch = Watch(peer)
         with Running([queue_load.command(peer, "consume", **settings | {"stalled-s": stalled})]) as consumer:
             queue_load.await_consuming(consumer)
-            published, sent = queue_load.run(
-                peer, "publish", count / 1000, **self._publish_settings(), exchange=self.exchange, key=self.queue, count=count
-            )
+            given = self._publish_settings() | {"exchange": self.exchange, "key": self.queue, "count": count}
+            published, sent = queue_load.run(peer, "publish", count / 1000, **given)
             (taken,) = consumer.wait(self.scale.delay_seconds + stalled + RUN_SECONDS_SPARE, peer)
         came = queue_load.read(taken.printed, count)
         spent = watch.end(self.scale.settle_seconds, sent.cpu_seconds + taken.cpu_seconds)
