@@ -25,7 +25,7 @@ test-long: ## 1,000 kills, slow faults, Kafka's own dump tool, whole foreign sui
 	@suites/stages test-long
 
 # GROUPS="produce latency" measures only these; WRITE=1 puts the result into docs/benchmarks.md.
-bench: ## Weir beside the real Apache Kafka, same machine and client (QUICK=1: under three minutes)
+bench: ## Weir beside the real Apache Kafka and RabbitMQ, same machine and clients (QUICK=1: some four minutes)
 	cargo build --release --locked --package weir
 	@bench/run $(GROUPS) $(if $(QUICK),--quick) $(if $(WRITE),--write)
 

@@ -3,46 +3,23 @@
 Every setting that is not librdkafka's default is on the command line, and so on the page.
 """
 
-import contextlib
-import os
 import re
 import shlex
-import signal
-import subprocess
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import install
 
-from . import Fault, processes
-from .peers import TIED, Peer
+from . import Fault
+from .running import OUTPUT_TAIL, Ended
 
 PROGRAM = "rdkafka_performance"
 # It makes a report of statistics at this interval, which with thousands of partitions would be a load of its own.
 REPORT_MS = 1_000_000
 QUIET = ["-q", "-i", str(REPORT_MS)]
-ENDING_POLL_SECONDS = 0.02
-THREADS_POLL_SECONDS = 0.25
-# With many processes, looking at all their threads must not be a load either.
-PROCESSES_LOOKED_AT = 8
-THREAD_SECONDS_LEAST = 0.5
-OUTPUT_TAIL = 2000
-RUN_SECONDS_SPARE = 120
 
 PRODUCED = re.compile(r"(\d+) messages produced .*?(\d+) delivered \(offset -?\d+, (\d+) failed\) in (\d+)ms")
 CONSUMED = re.compile(r"(\d+) messages \((\d+) bytes\) consumed in (\d+)ms")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A load generator that ended as it should."""
-
-    printed: str
-    cpu_seconds: float
-    # The share of a core that its busiest thread took.
-    hottest_thread: float
 
 
 @dataclass(frozen=True)
@@ -85,106 +62,6 @@ def shown(words: list[str]) -> str:
 
 def command(bootstrap: str, topic: str, words: list[str], count: int) -> list[str]:
     return [str(program()), "-b", bootstrap, "-t", topic, *words, "-c", str(count)]
-
-
-class Running:
-    """Load generators that run side by side; whatever happens, none outlives the `with`."""
-
-    def __init__(self, commands: list[list[str]]):
-        self.commands = commands
-        self.processes: list[subprocess.Popen] = []
-        self.outputs: list = []
-
-    def __enter__(self) -> "Running":
-        try:
-            for words in self.commands:
-                output = tempfile.TemporaryFile("w+")
-                self.outputs.append(output)
-                self.processes.append(
-                    subprocess.Popen(
-                        [*TIED, *words], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-                    )
-                )
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_) -> None:
-        for process in self.processes:
-            if process.returncode is None:
-                process.kill()
-                process.wait()
-        for output in self.outputs:
-            output.close()
-
-    def printed(self, index: int) -> str:
-        self.outputs[index].seek(0)
-        return self.outputs[index].read()
-
-    def check_alive(self) -> None:
-        for index, process in enumerate(self.processes):
-            if process.poll() is not None:
-                raise Fault(f"{shlex.join(self.commands[index])} ended early:\n{self.printed(index)[-OUTPUT_TAIL:]}")
-
-    def wait(self, seconds_max: float, peer: Peer | None = None) -> list[Ended]:
-        """Until all have ended; a broker that ends before them is a fault, not a reason to wait."""
-        deadline = time.monotonic() + seconds_max
-        usages: dict[int, float] = {}
-        threads: list[dict[int, tuple[float, float, float, float]]] = [{} for _ in self.processes]
-        pause = THREADS_POLL_SECONDS * max(1, len(self.processes) / PROCESSES_LOOKED_AT)
-        look = 0.0
-        while len(usages) < len(self.processes):
-            now = time.monotonic()
-            if now > deadline:
-                raise Fault(f"{shlex.join(self.commands[0])} did not end within {seconds_max:.0f} s")
-            if now >= look:
-                if peer:
-                    peer.check_running()
-                for index, process in enumerate(self.processes):
-                    if index not in usages:
-                        _note_threads(threads[index], process.pid, now)
-                look = now + pause
-            for index, process in enumerate(self.processes):
-                if index not in usages:
-                    pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                    if pid:
-                        process.returncode = os.waitstatus_to_exitcode(status)
-                        usages[index] = usage.ru_utime + usage.ru_stime
-                        if process.returncode != 0:
-                            raise Fault(
-                                f"{shlex.join(self.commands[index])} ended with {process.returncode}:\n"
-                                f"{self.printed(index)[-OUTPUT_TAIL:]}"
-                            )
-            time.sleep(ENDING_POLL_SECONDS)
-        return [
-            Ended(self.printed(index), usages[index], _hottest(threads[index])) for index in range(len(self.processes))
-        ]
-
-    def interrupt(self) -> None:
-        for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-
-
-def _note_threads(seen: dict[int, tuple[float, float, float, float]], pid: int, now: float) -> None:
-    for thread, cpu in processes.thread_cpu_seconds(pid).items():
-        first_at, first_cpu, _, _ = seen.get(thread, (now, cpu, now, cpu))
-        seen[thread] = (first_at, first_cpu, now, cpu)
-
-
-def _hottest(seen: dict[int, tuple[float, float, float, float]]) -> float:
-    shares = [
-        (last_cpu - first_cpu) / (last_at - first_at)
-        for first_at, first_cpu, last_at, last_cpu in seen.values()
-        if last_at - first_at >= THREAD_SECONDS_LEAST
-    ]
-    return max(shares, default=0.0)
-
-
-def run(commands: list[list[str]], seconds: float, peer: Peer | None = None) -> list[Ended]:
-    with Running(commands) as running:
-        return running.wait(seconds * 4 + RUN_SECONDS_SPARE, peer)
 
 
 def read_produced(printed: str, count: int) -> float:

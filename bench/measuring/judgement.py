@@ -3,7 +3,7 @@
 import statistics
 from dataclasses import dataclass
 
-from .cases import Case, Target
+from .case import Case, Target
 from .samples import Sample
 
 CLIENT_BOUND_SHARE = 0.9

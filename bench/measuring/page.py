@@ -3,22 +3,25 @@
 import re
 import statistics
 
-from .cases import BY_NAME, GROUPS, Case, Column, Group, Target
+from .case import Case, Column, Group, Target
+from .cases import BY_NAME, GROUPS
 from .judgement import Judged, Taken, client_bound, judge, values
 from .peers import KINDS
 from .samples import Results, Run
 
 OPENING = """# Benchmarks
 
-Weir beside Apache Kafka on the same machine, driven in turn by the same client, librdkafka: its own
-`rdkafka_performance`, and for latency Python clients on top of it. Written by `bench/run --write`, group by
-group; each section says when, on what, and how to measure it again. Client and brokers share the cores, so look
-at the ratios: the figures are one machine's.
+Weir beside Apache Kafka and beside RabbitMQ on the same machine, driven in turn by the same client. For Kafka that
+is librdkafka: its own `rdkafka_performance`, and for latency Python clients on top of it. For RabbitMQ it is PerfTest,
+its own load generator, and where that does not reach a small program on its Java client; the peers are its classic
+queue, version 1 (its default) and version 2, and its quorum queue, each on a node of its own, and every claim names
+which. Written by `bench/run --write`, group by group; each section says when, on what, and how to measure it again.
+Client and brokers share the cores, so look at the ratios: the figures are one machine's.
 
 How to read it:
 
 - A figure is the median of the rounds, its lowest and highest in parentheses.
-- Broker CPU is that of the whole process, from the kernel's count, with the work that it puts off until a
+- Broker CPU is that of the whole process with its children, from the kernel's count, with the work that it puts off until a
   second after the load. It tells more than records/s wherever the client is what is slow: where the
   client's hottest thread passes 90 % of a core the row says *client-bound*, and only broker CPU is judged.
 - The half second that an idempotent librdkafka producer waits for its id is in no rate.
@@ -27,7 +30,9 @@ How to read it:
   measurement with much of it was disturbed.
 - GB and MB are powers of ten, and count the records' values. KiB and MiB are powers of two.
 - A record that was not acknowledged or is not there afterwards, a broker that ended, and a durability that
-  is not what the row says end the benchmark; they are in no figure.
+  is not what the row says end the benchmark; they are in no figure. So does a message of a queue that was not
+  confirmed, not delivered, delivered twice or before its time, or left in its queue.
+- "Records" in the tables of targets are a queue's messages as well.
 """
 
 # A JVM has compiled what matters after some ten seconds of load.
@@ -43,6 +48,16 @@ FIGURES = {
     "first_acknowledged_s": "s to the first acknowledgement",
     "rest_mib": "MiB at rest",
     "load_mib": "MiB under load",
+    "broker_cpu_s_per_million_deliveries": "broker CPU per delivery",
+    "confirmed_p50_ms": "p50 until confirmed",
+    "confirmed_p99_ms": "p99 until confirmed",
+    "published_of_empty": "published/s, waiting over empty",
+    "drained_of_empty": "taken/s, waiting over empty",
+    "confirmed_p99_of_empty": "p99 until confirmed, waiting over empty",
+    "above_empty_mib": "MiB at rest above empty",
+    "first_delivered_s": "s to the first delivery",
+    "late_p99_ms": "p99 of lateness, ms",
+    "published_of_undelayed": "published/s, delayed over undelayed",
 }
 
 
@@ -87,7 +102,7 @@ def _beside(case: Case, target: Target) -> str:
 
 
 def _bound(target: Target) -> str:
-    return f"{'≤' if target.at == 'most' else '≥'} {target.bound:g}"
+    return f"{'≤' if target.at == 'most' else '≥'} {target.bound:.3g}"
 
 
 def _judged(group: Group, taken: Taken) -> list[str]:
@@ -111,7 +126,7 @@ def _circumstances(run: Run) -> list[str]:
     plural = "s" if run.rounds != 1 else ""
     short = []
     if run.seconds < SECONDS_TO_JUDGE:
-        short = ["- Rounds this short are for use while working: Kafka's JVM is not warm, and nothing is settled."]
+        short = ["- Rounds this short are for use while working: a JVM is not warm, and nothing is settled."]
     return [
         *short,
         f"- {run.date}, {run.machine}; load before the run {run.load_before}. {run.rounds} round{plural} of "
@@ -129,7 +144,7 @@ def section(group: Group, results: Results) -> str | None:
     for run in runs:
         lines += _circumstances(run)
     synced = {peer: KINDS[peer].synced for _, peer in taken if peer in KINDS}
-    lines += [f"- {words}" for words in synced.values()]
+    lines += [f"- {words}" for words in dict.fromkeys(synced.values())]
     samples = [sample for found in taken.values() for sample in found]
     dropped = {str(sample.figures["dropped_by"]) for sample in samples if "dropped_by" in sample.figures}
     lines += [f"- The page cache was emptied by `{means}`." for means in sorted(dropped)]
@@ -140,7 +155,7 @@ def section(group: Group, results: Results) -> str | None:
     commands: dict[str, list[str]] = {}
     for run in runs:
         for case, words in run.commands.items():
-            if any(name == case for name, _ in taken):
+            if words and any(name == case for name, _ in taken):
                 commands.setdefault("\n".join(words), []).append(case)
     if any(commands):
         lines += ["", "What was run:", ""]

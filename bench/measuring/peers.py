@@ -2,6 +2,7 @@
 
 `kafka-flush` is a second node of the same Apache Kafka whose default of the topic setting
 `flush.messages` is 1: it syncs every batch before it acknowledges it, which is what Weir always does.
+RabbitMQ has a node of its own for each kind of queue, so that memory and CPU are told apart.
 """
 
 import os
@@ -13,19 +14,48 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.broker import Broker, BrokerFailed, kafka, weir
+from harness import install
+from harness.broker import Broker, BrokerFailed, kafka, rabbitmq, weir
+from harness.paths import ROOT, weir_binary
+from harness.ports import free_port
 
-from . import Fault, machine, processes, topics
+from . import Fault, machine, processes
 
 # Ends a child when the thread that started it ends in whatever way; it replaces itself by the child.
 TIED = ["setpriv", "--pdeathsig", "KILL", "--"]
 GONE_SECONDS = 30
-DELETED_SECONDS = 180
-# Each takes two of the 65,530 mappings that Linux allows a process.
-PARTITIONS_OPEN_MOST = 25_000
 # Fewer flushes of the disk than this mean that nothing was synced, whatever the settings say.
 FLUSHES_PER_SECOND_LEAST = 1.0
 NEVER = str(2**63 - 1)
+
+
+def commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def weir_version() -> str:
+    binary = weir_binary("release")
+    build = "release build" if binary.parent.name == "release" else f"binary {binary}"
+    return f"Weir {commit()}, {build}, its own defaults"
+
+
+def kafka_version() -> str:
+    (jar,) = (part for part in install.kafka_class_path().split(":") if "/kafka_2.13-" in part)
+    release = Path(jar).stem.rpartition("-")[2]
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()[0]
+    return f"Apache Kafka {release}, KRaft, one node, its own defaults, {java}"
+
+
+def rabbitmq_version() -> str:
+    def installed(package: str) -> str:
+        command = ["dpkg-query", "--show", "--showformat", "${Version}", package]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    return (
+        f"RabbitMQ {installed('rabbitmq-server')} of Debian on Erlang {installed('erlang-base')}, one node for each "
+        "kind of queue, its own defaults, without plugins"
+    )
 
 
 @dataclass(frozen=True)
@@ -34,33 +64,69 @@ class Kind:
 
     title: str
     make: Callable[[Path], Broker]
-    # Setting of a topic by which the durability is checked, and its value.
-    durability: tuple[str, str]
+    # Said of all kinds of one broker.
+    version: Callable[[], str]
+    # How it makes durable what it acknowledges, in words, and whether that shows as flushes of the disk.
     synced: str
     syncs: bool
+    # Setting of a topic by which the durability is checked, and its value.
+    durability: tuple[str, str] | None = None
+    # Of the queues that are measured on it; None for a broker without queues.
+    queue_arguments: dict[str, str | int] | None = None
 
 
 KINDS = {
     "weir": Kind(
         "Weir",
         lambda path: weir(path, profile="release"),
-        ("weir.durability", "sync"),
+        weir_version,
         "Weir: every record by `fdatasync` before it is acknowledged.",
         syncs=True,
+        durability=("weir.durability", "sync"),
+        queue_arguments={},
     ),
     "kafka": Kind(
         "Kafka",
         kafka,
-        ("flush.messages", NEVER),
+        kafka_version,
         "Kafka: acknowledged from the page cache, its default; the operating system writes later.",
         syncs=False,
+        durability=("flush.messages", NEVER),
     ),
     "kafka-flush": Kind(
         "Kafka, flush.messages=1",
         lambda path: kafka(path, settings={"log.flush.interval.messages": "1"}),
-        ("flush.messages", "1"),
+        kafka_version,
         "Kafka with `flush.messages=1`: every batch is synced before it is acknowledged.",
         syncs=True,
+        durability=("flush.messages", "1"),
+    ),
+    "rabbitmq-classic": Kind(
+        "RabbitMQ, classic v1",
+        rabbitmq,
+        rabbitmq_version,
+        "RabbitMQ, classic v1: a message is confirmed once it was synced (`fsync`, many at a time), or once a consumer has "
+        "acknowledged it.",
+        syncs=True,
+        queue_arguments={"x-queue-version": 1},
+    ),
+    "rabbitmq-classic-2": Kind(
+        "RabbitMQ, classic v2",
+        rabbitmq,
+        rabbitmq_version,
+        "RabbitMQ, classic v2: a message below 4 KiB is confirmed from the page cache and never synced, as `strace` shows; "
+        "a larger one as with v1.",
+        syncs=False,
+        queue_arguments={"x-queue-version": 2},
+    ),
+    "rabbitmq-quorum": Kind(
+        "RabbitMQ, quorum",
+        rabbitmq,
+        rabbitmq_version,
+        "RabbitMQ, quorum: every message by `fdatasync` of the write-ahead log before it is confirmed, many at a time; one "
+        "node, which is its own majority.",
+        syncs=True,
+        queue_arguments={"x-queue-type": "quorum"},
     ),
 }
 
@@ -74,14 +140,20 @@ class Peer:
         self.place = place
         place.mkdir()
         self.broker = self._made()
-        self.topics_made = 0
+        self.named = 0
         # Topics that several cases read, by what is in them.
         self.filled: dict[tuple, str] = {}
 
     def _made(self) -> Broker:
         broker = self.kind.make(self.place / "data")
         broker.command = [*TIED, *broker.command]
+        broker.addresses = {name: f"127.0.0.1:{free_port()}" for name in broker.addresses}
         return broker
+
+    def new_name(self) -> str:
+        """A name that nothing on this broker has yet."""
+        self.named += 1
+        return f"bench-{self.named}"
 
     @property
     def bootstrap(self) -> str:
@@ -124,6 +196,8 @@ class Peer:
     def kill(self) -> None:
         """`kill -9`, and only back when nothing of the process is left: a port and a lock are free again."""
         pids = processes.tree(self.broker.pid) if self.broker.process else []
+        # A launcher's children too: not every one of them ends with it.
+        processes.kill(pids[1:])
         self.broker.kill()
         deadline = time.monotonic() + GONE_SECONDS
         while not processes.gone(pids):
@@ -131,31 +205,12 @@ class Peer:
                 raise Fault(f"{self.kind.title} does not die of `kill -9`")
             time.sleep(0.001)
 
-    def await_deleted(self, partitions: int) -> None:
-        """Apache Kafka keeps the files of deleted partitions open and mapped for another minute."""
-        deadline = time.monotonic() + DELETED_SECONDS
-        while len(list((self.place / "data").glob("log/*-delete"))) + partitions > PARTITIONS_OPEN_MOST:
-            if time.monotonic() > deadline:
-                raise Fault(f"{self.kind.title} still has files of deleted topics after {DELETED_SECONDS} s")
-            time.sleep(0.5)
-
     def fresh(self) -> None:
         """The same broker without any data, as after its installation."""
         self.kill()
         shutil.rmtree(self.place / "data", ignore_errors=True)
         self.broker = self._made()
         self.broker.start()
-
-    def new_topic(self, partitions: int) -> str:
-        """A topic whose durability is the one that the row says."""
-        self.topics_made += 1
-        name = f"bench-{self.topics_made}"
-        topics.create(self.bootstrap, name, partitions)
-        setting, wanted = self.kind.durability
-        found = topics.setting(self.bootstrap, name, setting)
-        if found != wanted:
-            raise Fault(f"{self.kind.title}: {setting} of {name} is {found}, not {wanted}")
-        return name
 
 
 class Watch:

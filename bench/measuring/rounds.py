@@ -2,21 +2,17 @@
 
 import contextlib
 import datetime
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from harness import install
-from harness.paths import ROOT, weir_binary
-
 from . import machine
-from .cases import Case, Group
+from .case import Case, Group
 from .loads import LOADS
 from .loads.floor import Floor
 from .loads.load import Load, Scale
-from .peers import KINDS, Peer
+from .peers import KINDS, Peer, commit
 from .samples import Run, Sample, Writer
 
 SHOWN = (
@@ -27,6 +23,18 @@ SHOWN = (
     ("read_p50_ms", "p50 {:.3f} ms"),
     ("read_p99_ms", "p99 {:.3f} ms"),
     ("read_p999_ms", "p99.9 {:.3f} ms"),
+    ("broker_cpu_s_per_million", "{:.2f} broker CPU µs/message"),
+    ("broker_cpu_s_per_million_deliveries", "{:.2f} broker CPU µs/delivery"),
+    ("confirmed_p50_ms", "confirmed p50 {:.3f} ms"),
+    ("confirmed_p99_ms", "p99 {:.3f} ms"),
+    ("waiting_million", "{:.2f} million waiting"),
+    ("published_of_empty", "published {:.2f} of empty"),
+    ("drained_of_empty", "taken {:.2f} of empty"),
+    ("confirmed_p99_of_empty", "confirm p99 {:.2f} of empty"),
+    ("above_empty_mib", "{:.0f} MiB above empty"),
+    ("first_delivered_s", "first delivered after {:.3f} s"),
+    ("published_of_undelayed", "published {:.2f} of undelayed"),
+    ("late_p99_ms", "late p99 {:.2f} ms"),
     ("first_acknowledged_s", "first acknowledged after {:.3f} s"),
     ("rest_mib", "{:.0f} MiB at rest"),
     ("load_mib", "{:.0f} MiB under load"),
@@ -36,22 +44,9 @@ SHOWN = (
 
 
 def versions(peers: list[str]) -> dict[str, str]:
-    found = {}
-    if "weir" in peers:
-        binary = weir_binary("release")
-        build = "release build" if binary.parent.name == "release" else f"binary {binary}"
-        found["weir"] = f"Weir {commit()}, {build}, its own defaults"
-    if any(peer.startswith("kafka") for peer in peers):
-        (jar,) = (part for part in install.kafka_class_path().split(":") if "/kafka_2.13-" in part)
-        release = Path(jar).stem.rpartition("-")[2]
-        java = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr.splitlines()[0]
-        found["kafka"] = f"Apache Kafka {release}, KRaft, one node, its own defaults, {java}"
-    return found
-
-
-def commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    """What each broker is, once for all its kinds."""
+    found = {name: KINDS[name].version() for name in peers if name in KINDS}
+    return {words: words for words in found.values()}
 
 
 def _load(case: Case, name: str, peers: dict[str, Peer], scale: Scale, place: Path) -> Load:
@@ -105,6 +100,8 @@ def run_group(
             print(f"{'prepared':<9} {case_name:<42} {name:<12} {time.monotonic() - since:.1f} s", flush=True)
         for number in range(rounds):
             for place_in_round, case in enumerate(cases):
+                if case.once and number:
+                    continue
                 turned = (number + place_in_round) % 2
                 for name in reversed(case.peers) if turned else case.peers:
                     figures = loads[case.name, name].measure()

@@ -4,11 +4,12 @@ was not measured anew; on made-up output, without a broker."""
 from collections.abc import Callable
 from dataclasses import replace
 
-from . import Fault, client, paced, produce_probe
-from .cases import BY_NAME, CASES, Case, Target
+from . import Fault, client, paced, produce_probe, queue_self_test
+from .case import Case, Target
+from .cases import BY_NAME, CASES
 from .judgement import judge
-from .loads.latency import read_result
 from .page import page, parts, section
+from .running import read_result
 from .samples import Results, Run, Sample
 
 PRODUCED = (
@@ -140,9 +141,10 @@ CHECKS: tuple[tuple[str, Callable[[], bool]], ...] = (
 
 def self_test() -> int:
     failed = 0
-    for words, check in CHECKS:
+    checks = (*CHECKS, *queue_self_test.CHECKS)
+    for words, check in checks:
         sound = check()
         failed += not sound
         print(f"{'ok' if sound else 'FAILED'}: {words}")
-    print(f"{len(CHECKS) - failed} passed, {failed} failed")
+    print(f"{len(checks) - failed} passed, {failed} failed")
     return 1 if failed else 0

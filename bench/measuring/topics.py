@@ -3,11 +3,15 @@
 import time
 
 from . import Fault
+from .peers import Peer
 
 ANSWER_SECONDS = 180
 # Apache Kafka refuses to make more than some 10,000 records of its metadata in one request.
 PARTITIONS_AT_ONCE = 5000
 LEADERS_SECONDS = 180
+DELETED_SECONDS = 180
+# Each takes two of the 65,530 mappings that Linux allows a process.
+PARTITIONS_OPEN_MOST = 25_000
 PATIENCE = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"}
 
 
@@ -32,6 +36,26 @@ def _answer(future):
     except KafkaException as failure:
         kind = NotYet if failure.args[0].name() in PATIENCE else Fault
         raise kind(f"the broker answered: {failure}") from failure
+
+
+def new(peer: Peer, partitions: int) -> str:
+    """A topic whose durability is the one that the row says."""
+    name = peer.new_name()
+    create(peer.bootstrap, name, partitions)
+    named, wanted = peer.kind.durability
+    found = setting(peer.bootstrap, name, named)
+    if found != wanted:
+        raise Fault(f"{peer.kind.title}: {named} of {name} is {found}, not {wanted}")
+    return name
+
+
+def await_deleted(peer: Peer, partitions: int) -> None:
+    """Apache Kafka keeps the files of deleted partitions open and mapped for another minute."""
+    deadline = time.monotonic() + DELETED_SECONDS
+    while len(list((peer.place / "data").glob("log/*-delete"))) + partitions > PARTITIONS_OPEN_MOST:
+        if time.monotonic() > deadline:
+            raise Fault(f"{peer.kind.title} still has files of deleted topics after {DELETED_SECONDS} s")
+        time.sleep(0.5)
 
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:

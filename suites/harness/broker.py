@@ -15,6 +15,7 @@ from pathlib import Path
 from .paths import BENCH, weir_binary
 
 START_SECONDS = 60.0
+RABBITMQ_START_SECONDS = 300.0
 STOP_SECONDS = 30.0
 LOG_TAIL_BYTES = 4000
 
@@ -46,6 +47,7 @@ class Broker:
         self.addresses: dict[str, str] = {name: "127.0.0.1:0" for name in listeners}
         self.process: subprocess.Popen | None = None
         self.starts = 0
+        self.start_seconds = START_SECONDS
 
     @property
     def bootstrap(self) -> str:
@@ -86,10 +88,10 @@ class Broker:
         lines = self._spawn()
         while True:
             try:
-                line = lines.get(timeout=max(0.0, began + START_SECONDS - time.monotonic()))
+                line = lines.get(timeout=max(0.0, began + self.start_seconds - time.monotonic()))
             except queue.Empty:
                 self.kill()
-                raise BrokerFailed(f"not ready after {START_SECONDS:.0f} s\n{self.log_tail()}") from None
+                raise BrokerFailed(f"not ready after {self.start_seconds:.0f} s\n{self.log_tail()}") from None
             if line is None:
                 status = self.process.wait()
                 self.process = None
@@ -177,6 +179,14 @@ def kafka(data_dir: Path, *, settings: dict[str, str] | None = None) -> Broker:
     """Apache Kafka with its own defaults, by the launcher that the benchmark uses too."""
     flags = [word for name, value in (settings or {}).items() for word in ("--set", f"{name}={value}")]
     return Broker([str(BENCH / "kafka"), "serve", *flags], data_dir)
+
+
+def rabbitmq(data_dir: Path) -> Broker:
+    """The real RabbitMQ with its own defaults."""
+    broker = Broker([str(BENCH / "rabbitmq"), "serve"], data_dir, ("amqp",))
+    # After a `kill -9` it looks through everything that waits before it opens its port.
+    broker.start_seconds = RABBITMQ_START_SECONDS
+    return broker
 
 
 PEERS = {"weir": weir, "kafka": kafka}

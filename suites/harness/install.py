@@ -125,6 +125,18 @@ def kafka_class_path() -> str:
     return class_path("kafka", BENCH / "peers" / "kafka" / "pom.xml")
 
 
+def rabbitmq_load() -> str:
+    """RabbitMQ's PerfTest, its Java client, and beside them the benchmark's own `QueueLoad`, as a class path."""
+    directory = BENCH / "peers" / "rabbitmq"
+    libraries = class_path("rabbitmq-load", directory / "pom.xml")
+
+    def install(classes: Path) -> None:
+        run(["javac", "-Xlint:all", "-cp", libraries, "-d", classes, *sorted((directory / "src").glob("*.java"))])
+
+    classes = installed("rabbitmq-load-classes", libraries + _sources(directory / "src", "*.java"), install)
+    return f"{libraries}:{classes}"
+
+
 def _sources(directory: Path, *patterns: str) -> str:
     """The text of the files that something is built from, so that it is built again when they change."""
     files = sorted(path for pattern in patterns for path in directory.glob(pattern))

@@ -24,7 +24,7 @@ RESET = struct.pack("ii", 1, 0)
 
 class Connections(Load):
     def prepare(self) -> None:
-        self.topic = self.peer.new_topic(self.case.partitions)
+        self.topic = topics.new(self.peer, self.case.partitions)
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most < self.case.connections + FILES_SPARE:
             raise Fault(f"this process may open {most} files, too few for {self.case.connections} connections")

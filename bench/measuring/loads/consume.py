@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from .. import Fault, client, machine, topics
+from .. import Fault, client, machine, running, topics
 from ..peers import Watch
 from .load import Load
 
@@ -27,11 +27,11 @@ class Consume(Load):
         key = (case.record_bytes, case.partitions, self.count)
         if key not in peer.filled:
             self.await_space(self.scale.consume_bytes)
-            topic = peer.new_topic(case.partitions)
+            topic = topics.new(peer, case.partitions)
             counts = [self.count // FILLERS + (number < self.count % FILLERS) for number in range(FILLERS)]
             words = client.produce_words(FILL_SETTINGS, case.record_bytes, None)
             commands = [client.command(peer.bootstrap, topic, words, count) for count in counts]
-            client.produced(client.run(commands, self.scale.consume_bytes / 20e6, peer), counts)
+            client.produced(running.run(commands, self.scale.consume_bytes / 20e6, peer), counts)
             there = topics.records(peer.bootstrap, topic, case.partitions)
             if there != self.count:
                 raise Fault(f"{self.count} records were stored, {there} are there")
@@ -47,7 +47,7 @@ class Consume(Load):
     def _pass(self) -> tuple[float, float, float]:
         """All consumers read everything once: seconds of the slowest, CPU seconds, share of the hottest thread."""
         command = client.command(self.peer.bootstrap, self.topic, self._words(), self.count)
-        ended = client.run([command] * self.case.consumers, self.scale.seconds, self.peer)
+        ended = running.run([command] * self.case.consumers, self.scale.seconds, self.peer)
         seconds = max(client.read_consumed(one.printed, self.count, self.case.record_bytes) for one in ended)
         return seconds, sum(one.cpu_seconds for one in ended), max(one.hottest_thread for one in ended)
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from harness.install import run as installer
 from harness.paths import ROOT, target_directory
 
-from .. import Fault, client
+from .. import Fault, client, running
 from ..peers import TIED
 from .load import Load
 
@@ -54,7 +54,7 @@ class Floor(Load):
                     words = receiver.stdout.readline().split()
                     if len(words) != 2 or words[0] != "listening":
                         raise Fault(f"weir-bench-floor said {words}")
-                    client.run([[self.program, "send", *size, "--to", words[1]]], seconds)
+                    running.run([[self.program, "send", *size, "--to", words[1]]], seconds)
                     told = dict(line.split() for line in receiver.stdout)
                     if receiver.wait(LISTENING_SECONDS) != 0 or int(told["bytes"]) != chunks * self.case.chunk_bytes:
                         raise Fault(f"weir-bench-floor ended with {receiver.returncode} after {told}")

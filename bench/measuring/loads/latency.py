@@ -3,8 +3,6 @@
 Both clients are `paced`, each in a process of its own; neither of these programs polls without a pause.
 """
 
-import json
-import re
 import shlex
 import time
 from pathlib import Path
@@ -12,9 +10,9 @@ from pathlib import Path
 from harness import install
 from harness.paths import ROOT
 
-from .. import Fault, client, paced, topics
-from ..client import OUTPUT_TAIL
+from .. import Fault, client, paced, running, topics
 from ..peers import Watch
+from ..running import read_result
 from .load import Load
 
 PROGRAM = Path(paced.__file__)
@@ -32,18 +30,6 @@ READ_SETTINGS = {
     "fetch.error.backoff.ms": 500,
     "queued.min.messages": 100_000,
 }
-RESULT = re.compile(r"^\{.*\}$", re.MULTILINE)
-
-
-def read_result(printed: str, count: int) -> dict[str, float]:
-    """What a client said of `count` records; the client library's own words may stand around it."""
-    found = RESULT.search(printed)
-    if not found:
-        raise Fault(f"no result in\n{printed[-OUTPUT_TAIL:]}")
-    told = json.loads(found[0])
-    if told["records"] != count or told["failed"] or told["double"]:
-        raise Fault(f"{told['records']} of {count} records, {told['failed']} failed, {told['double']} double")
-    return told
 
 
 class Latency(Load):
@@ -85,15 +71,15 @@ class Latency(Load):
         case, peer = self.case, self.peer
         left_out = int(case.rate * LEFT_OUT_SECONDS)
         count = int(case.rate * seconds) + left_out
-        topic = peer.new_topic(case.partitions)
+        topic = topics.new(peer, case.partitions)
         start = [str(install.python()), str(PROGRAM)]
         what = ["-b", peer.bootstrap, "-t", topic, "-c", str(count), "--left-out", str(left_out)]
         watch = Watch(peer)
-        with client.Running([[*start, *self._consume_words(), *what]]) as consumer:
+        with running.Running([[*start, *self._consume_words(), *what]]) as consumer:
             time.sleep(CONSUMER_READY_SECONDS)
             consumer.check_alive()
-            (produced,) = client.run([[*start, *self._produce_words(), *what]], seconds, peer)
-            (consumed,) = consumer.wait(client.RUN_SECONDS_SPARE, peer)
+            (produced,) = running.run([[*start, *self._produce_words(), *what]], seconds, peer)
+            (consumed,) = consumer.wait(running.RUN_SECONDS_SPARE, peer)
         acknowledged, read = read_result(produced.printed, count), read_result(consumed.printed, count)
         spent = watch.end(self.scale.settle_seconds, produced.cpu_seconds + consumed.cpu_seconds)
         watch.check_synced(spent)

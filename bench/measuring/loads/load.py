@@ -1,11 +1,12 @@
 """What all loads have in common: the case, the broker, how long, and the pause before each measurement."""
 
+import math
 import os
 import time
 from dataclasses import dataclass
 
 from .. import Fault, client, machine
-from ..cases import Case
+from ..case import Case
 from ..peers import Peer
 
 SPACE_SECONDS = 150
@@ -27,10 +28,19 @@ class Scale:
     # What is stored before it is read, and before the broker is killed.
     consume_bytes: int
     restart_bytes: int
+    # Messages that wait in a queue: on Weir, and on another broker at the most.
+    backlog: int
+    backlog_beside: int
+    # Messages that are delayed, and the longest delay.
+    delayed: int
+    delay_seconds: float
 
 
 class Load:
     """The base of all loads."""
+
+    # Of the pause before a measurement, for loads that are many and leave little behind.
+    IDLE_SECONDS_MOST = math.inf
 
     def __init__(self, case: Case, peer: Peer | None, scale: Scale):
         self.case = case
@@ -43,6 +53,11 @@ class Load:
     def measure(self) -> dict[str, float]:
         raise NotImplementedError
 
+    @property
+    def seconds(self) -> float:
+        """Of one measurement of this case."""
+        return self.scale.seconds * self.case.seconds_share
+
     def commands(self) -> list[str]:
         """The load generators' command lines, for the page."""
         return []
@@ -53,7 +68,7 @@ class Load:
 
     def pause(self) -> None:
         os.sync()
-        time.sleep(self.scale.idle_seconds)
+        time.sleep(min(self.scale.idle_seconds, self.IDLE_SECONDS_MOST))
 
     def await_space(self, needed: int) -> None:
         """Apache Kafka removes the files of a deleted topic only a minute later."""

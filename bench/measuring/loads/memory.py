@@ -2,7 +2,7 @@
 
 import time
 
-from .. import client, topics
+from .. import client, running, topics
 from .load import Load
 
 REST_SECONDS = 5.0
@@ -22,15 +22,15 @@ class Memory(Load):
         peer.fresh()
         time.sleep(REST_SECONDS)
         rest = peer.memory()
-        topic = peer.new_topic(case.partitions)
+        topic = topics.new(peer, case.partitions)
         count = self._count(topic)
         there = topics.records(peer.bootstrap, topic, case.partitions)
         produce = client.command(peer.bootstrap, topic, self._words(), count)
-        client.produced(client.run([produce] * case.producers, self.scale.seconds, peer), [count] * case.producers)
+        client.produced(running.run([produce] * case.producers, self.scale.seconds, peer), [count] * case.producers)
         there += count * case.producers
         words = client.consume_words(case.partitions, {})
         consume = client.command(peer.bootstrap, topic, words, there)
-        for one in client.run([consume] * CONSUMERS, self.scale.seconds, peer):
+        for one in running.run([consume] * CONSUMERS, self.scale.seconds, peer):
             client.read_consumed(one.printed, there, case.record_bytes)
         loaded, heap = peer.memory(), peer.heap_used_mib()
         time.sleep(REST_SECONDS)
@@ -48,7 +48,7 @@ class Memory(Load):
         case, peer = self.case, self.peer
         count = 20_000
         command = client.command(peer.bootstrap, topic, self._words(), count)
-        ended = client.run([command] * case.producers, self.scale.seconds, peer)
+        ended = running.run([command] * case.producers, self.scale.seconds, peer)
         first = client.produced(ended, [count] * case.producers)
         most = self.scale.bytes_max / case.record_bytes
         return int(min(first.records / first.seconds * self.scale.seconds, most) / case.producers) + 1

@@ -6,7 +6,7 @@ a single record, measured beforehand, is taken off every measurement.
 
 from dataclasses import replace
 
-from .. import Fault, client, stored, topics
+from .. import Fault, client, running, stored, topics
 from ..client import Done
 from ..peers import Watch
 from .load import Load
@@ -74,12 +74,12 @@ class Produce(Load):
 
     def _new_topic(self, needed_bytes: int) -> str:
         self.await_space(needed_bytes)
-        self.peer.await_deleted(self.case.partitions)
-        return self.peer.new_topic(self.case.partitions)
+        topics.await_deleted(self.peer, self.case.partitions)
+        return topics.new(self.peer, self.case.partitions)
 
     def _drive(self, topic: str, count: int) -> Done:
         command = client.command(self.peer.bootstrap, topic, self._words(), count)
-        ended = client.run([command] * self.case.producers, self.scale.seconds, self.peer)
+        ended = running.run([command] * self.case.producers, self.scale.seconds, self.peer)
         done = client.produced(ended, [count] * self.case.producers)
         return replace(done, seconds=max(done.seconds - self.start_seconds, SECONDS_LEAST))
 

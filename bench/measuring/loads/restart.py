@@ -8,13 +8,15 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
-from .. import Fault, client, produce_probe, topics
+from .. import Fault, client, produce_probe, running, topics
+from ..peers import Peer
 from .load import Load
 
 BETWEEN_TRIES_SECONDS = 0.002
 ANSWER_SECONDS = 5.0
-FIRST_ACKNOWLEDGEMENT_SECONDS = 120
+FIRST_ANSWER_SECONDS = 120
 FILLERS = 4
 # By then the producers have long been at full rate; longer would only fill the disk.
 LOADED_SECONDS_MOST = 5.0
@@ -26,11 +28,11 @@ class Restart(Load):
     def prepare(self) -> None:
         case, peer = self.case, self.peer
         self.await_space(self.scale.restart_bytes)
-        self.topic = peer.new_topic(case.partitions)
-        self.probed = peer.new_topic(1)
+        self.topic = topics.new(peer, case.partitions)
+        self.probed = topics.new(peer, 1)
         count = self.scale.restart_bytes // case.record_bytes // FILLERS
         command = client.command(peer.bootstrap, self.topic, self._words(), count)
-        client.produced(client.run([command] * FILLERS, self.scale.restart_bytes / 20e6, peer), [count] * FILLERS)
+        client.produced(running.run([command] * FILLERS, self.scale.restart_bytes / 20e6, peer), [count] * FILLERS)
         self.stored = self._records()
         if self.stored != count * FILLERS:
             raise Fault(f"{count * FILLERS} records were acknowledged, {self.stored} are there")
@@ -50,7 +52,7 @@ class Restart(Load):
         self.pause()
         count = self.scale.bytes_max // case.record_bytes
         command = client.command(peer.bootstrap, self.topic, self._words(), count)
-        with client.Running([command] * case.producers) as load:
+        with running.Running([command] * case.producers) as load:
             time.sleep(min(self.scale.seconds, LOADED_SECONDS_MOST))
             load.check_alive()
             before = self._records()
@@ -60,7 +62,8 @@ class Restart(Load):
                 raise Fault("nothing arrived at the moment of the kill")
             peer.kill()
             load.interrupt()
-        seconds_ready, seconds_first = self._start()
+        frame = produce_probe.request(self.probed, 0, produce_probe.batch(b"the first after a restart"))
+        seconds_ready, seconds_first = start_and_probe(peer, lambda: self._acknowledged(frame))
         after = self._records()
         if after < before:
             raise Fault(f"{before} records were there before the kill, {after} are after it")
@@ -70,37 +73,6 @@ class Restart(Load):
             "ready_s": seconds_ready,
             "stored_gb": before * case.record_bytes / 1e9,
         }
-
-    def _start(self) -> tuple[float, float]:
-        """Starts the broker, and returns when it said `ready` and when it first acknowledged."""
-        frame = produce_probe.request(self.probed, 0, produce_probe.batch(b"the first after a restart"))
-        told: list[float | Exception] = []
-        stopping = threading.Event()
-        began = time.monotonic()
-        # The broker is started by this thread, as it is tied to the life of the thread that starts it.
-        probing = threading.Thread(target=self._probe, args=(frame, began, told, stopping))
-        probing.start()
-        try:
-            ready = self.peer.broker.start()
-            probing.join(FIRST_ACKNOWLEDGEMENT_SECONDS)
-        finally:
-            stopping.set()
-            probing.join()
-        if not told:
-            raise Fault(f"nothing was acknowledged within {FIRST_ACKNOWLEDGEMENT_SECONDS} s of `ready`")
-        if isinstance(told[0], Exception):
-            raise told[0]
-        return ready, told[0]
-
-    def _probe(self, frame: bytes, began: float, told: list[float | Exception], stopping: threading.Event) -> None:
-        while not stopping.wait(BETWEEN_TRIES_SECONDS):
-            try:
-                if self._acknowledged(frame):
-                    told.append(time.monotonic() - began)
-                    return
-            except Exception as failure:  # raised again by the thread that measures
-                told.append(failure)
-                return
 
     def _acknowledged(self, frame: bytes) -> bool:
         host, port = self.peer.bootstrap.rsplit(":", 1)
@@ -119,3 +91,37 @@ class Restart(Load):
         if error and error not in RETRIABLE:
             raise Fault(f"the first produce after a restart was answered with error {error}")
         return error == 0
+
+
+def start_and_probe(peer: Peer, attempt: Callable[[], bool]) -> tuple[float, float]:
+    """Starts a broker, and returns the seconds until it said `ready` and until an attempt first succeeded.
+
+    An attempt that fails is made again at once; what it raises is raised here."""
+    told: list[float | Exception] = []
+    stopping = threading.Event()
+    began = time.monotonic()
+
+    def probe() -> None:
+        while not stopping.wait(BETWEEN_TRIES_SECONDS):
+            try:
+                if attempt():
+                    told.append(time.monotonic() - began)
+                    return
+            except Exception as failure:  # raised again by the thread that measures
+                told.append(failure)
+                return
+
+    # The broker is started by this thread, as it is tied to the life of the thread that starts it.
+    probing = threading.Thread(target=probe)
+    probing.start()
+    try:
+        ready = peer.broker.start()
+        probing.join(FIRST_ANSWER_SECONDS)
+    finally:
+        stopping.set()
+        probing.join()
+    if not told:
+        raise Fault(f"no success within {FIRST_ANSWER_SECONDS} s of `ready`")
+    if isinstance(told[0], Exception):
+        raise told[0]
+    return ready, told[0]
