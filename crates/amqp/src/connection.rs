@@ -51,6 +51,9 @@ use publish::{Batch, Confirmed};
 /// Bytes read at once, at most.
 const READ_BYTES: usize = 64 << 10;
 
+/// How long a peer may take nothing of what waits for it, when that is as much as may: RabbitMQ's send timeout.
+const SEND_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Bytes of answers that are gathered before they are sent: who asks for messages and takes none is not asked further.
 const ANSWERED_AT_ONCE_BYTES: usize = 1 << 20;
 
@@ -384,6 +387,7 @@ impl Connection {
         let mut beats = tokio::time::interval(beat / 2);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_at = Instant::now();
+        let mut taken = (0, Instant::now());
         loop {
             let has_more = match self.carry_out_frames(buffer).await {
                 Ok(has_more) => has_more,
@@ -399,6 +403,11 @@ impl Connection {
             if is_full || is_blocked {
                 // Nothing is read meanwhile, its heartbeats included: it is not silent.
                 heard_at = Instant::now();
+            }
+            if !is_full || taken.0 != self.outbox.taken() {
+                taken = (self.outbox.taken(), Instant::now());
+            } else if taken.1.elapsed() >= SEND_TIMEOUT {
+                return Ended::Silent;
             }
             tokio::select! {
                 biased;
@@ -420,6 +429,7 @@ impl Connection {
                 Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
                 Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
+                () = tokio::time::sleep_until(taken.1 + SEND_TIMEOUT), if is_full => {}
                 () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
                 // It is looked at before the next frame is.
                 Ok(()) = self.access_changed.changed() => {}

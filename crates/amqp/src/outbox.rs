@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -19,6 +19,8 @@ const WRITE_SLICES: usize = 64;
 #[derive(Debug)]
 struct Shared {
     unsent: AtomicUsize,
+    /// Bytes that the peer has taken so far.
+    taken: AtomicU64,
     gone: AtomicBool,
     /// There is room again, or the peer is gone.
     changed: Notify,
@@ -40,6 +42,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     let (sender, receiver) = mpsc::unbounded_channel();
     let shared = Arc::new(Shared {
         unsent: AtomicUsize::new(0),
+        taken: AtomicU64::new(0),
         gone: AtomicBool::new(false),
         changed: Notify::new(),
         counters,
@@ -60,6 +63,11 @@ impl Outbox {
 
     pub(crate) fn is_full(&self) -> bool {
         self.shared.unsent.load(Ordering::Acquire) > UNSENT_BYTES_MAX
+    }
+
+    /// Bytes that the peer has taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.shared.taken.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -116,6 +124,7 @@ async fn write_chunks<W: AsyncWrite + Unpin>(
             }
         }
         shared.counters.sent(written);
+        shared.taken.fetch_add(written as u64, Ordering::AcqRel);
         let before = shared.unsent.fetch_sub(written, Ordering::AcqRel);
         if before > UNSENT_BYTES_MAX && before - written <= UNSENT_BYTES_MAX {
             shared.changed.notify_one();
