@@ -1,6 +1,6 @@
 """The scenarios, in the order in which docs/reliability.md lists them."""
 
 from ..scenario import ALL
-from . import sync, full_disk, damage, sweep, connections, amqp_peers, backlogs, process
+from . import sync, full_disk, damage, sweep, connections, amqp_peers, backlogs, many, process
 
-__all__ = ["ALL", "amqp_peers", "backlogs", "connections", "damage", "full_disk", "process", "sweep", "sync"]
+__all__ = ["ALL", "amqp_peers", "backlogs", "connections", "damage", "full_disk", "many", "process", "sweep", "sync"]
