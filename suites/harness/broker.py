@@ -6,7 +6,9 @@ kafka=ADDRESS`, a line `listening PROTOCOL ADDRESS` for each listener and then `
 
 import os
 import queue
+import random
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -46,6 +48,12 @@ class Broker:
         self.addresses: dict[str, str] = {name: "127.0.0.1:0" for name in listeners}
         self.process: subprocess.Popen | None = None
         self.starts = 0
+
+    def take_lasting_ports(self) -> "Broker":
+        """Takes ports that the system gives to nobody who connects: while the broker is down, its clients try again and
+        again, and one of their own ends could otherwise take an address that the next start needs."""
+        self.addresses = {name: f"127.0.0.1:{lasting_port()}" for name in self.addresses}
+        return self
 
     @property
     def bootstrap(self) -> str:
@@ -161,6 +169,17 @@ class Broker:
 
     def __exit__(self, *_) -> None:
         self.kill()
+
+
+def lasting_port() -> int:
+    """A free port outside the range from which the system takes those of connections (32768 and up, mostly)."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 32_000)))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
 
 
 def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | None = None) -> Broker:

@@ -43,7 +43,7 @@ def journal_bytes(place: Path) -> int:
 def settled_memory(server: Server) -> int:
     """What is resident once nothing moves any more: the least of several looks."""
     least = server.memory()
-    for _ in range(20):
+    for _ in range(10):
         time.sleep(0.1)
         least = min(least, server.memory())
     return least
