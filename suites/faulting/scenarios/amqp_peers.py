@@ -387,35 +387,40 @@ def slow(server: Server, *frames: bytes) -> socket.socket:
     return connection.socket
 
 
-@scenario("amqp-slow-consumers", "consumers that never read hold a bounded number of bytes, however large messages are")
-def slow_consumers(trial: Trial) -> None:
+def consumers_never_read(trial: Trial, many: int, count: int, length: int) -> None:
+    """Consumers without a prefetch count on a queue that has far more than they may hold."""
     server = trial.server().start()
     publisher = Publisher(server)
-    for queue, count, length in (("small", 60_000, 1000), ("large", 1500, 200_000)):
-        declare(publisher.connection, queue)
-        publisher.publish(queue, count, length=length)
+    declare(publisher.connection, "backlog")
+    publisher.publish("backlog", count, length=length)
     with witness(trial, server, "consumers that never read") as seen:
-        for queue, many in (("small", 10), ("large", 3)):
-            before = server.memory()
-            consume = raw_frames.method(1, "basic.consume", queue=queue, consumer_tag="slow")
-            held = [slow(server, consume) for _ in range(many)]
-            most = most_memory(server, 2)
-            trial.expect(seen.goes_on(20), f"{queue}: the witness was not served")
-            bound = before + many * UNREAD_BYTES_MAX + MEMORY_GROWTH_MAX
-            trial.expect(
-                most < bound, f"{queue}: memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB"
-            )
-            trial.note(f"{queue}: {many} consumers that never read: {before >> 20} MiB before, at most {most >> 20} MiB")
-            for connection in held:
-                connection.close()
-            count = {"small": 60_000, "large": 1500}[queue]
-            back = within(30, lambda: amqp.waiting(publisher.connection, queue) == count)
-            trial.expect(back, f"{queue}: {amqp.waiting(publisher.connection, queue)} of {count} came back")
+        before = server.memory()
+        consume = raw_frames.method(1, "basic.consume", queue="backlog", consumer_tag="slow")
+        held = [slow(server, consume) for _ in range(many)]
+        most = most_memory(server, 2)
+        trial.expect(seen.goes_on(20), "the witness was not served")
+        bound = before + many * UNREAD_BYTES_MAX + MEMORY_GROWTH_MAX
+        trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
+        trial.note(f"{many} consumers, messages of {length} bytes: {before >> 20} MiB before, at most {most >> 20} MiB")
+        for connection in held:
+            connection.close()
+        back = within(30, lambda: amqp.waiting(publisher.connection, "backlog") == count)
+        trial.expect(back, f"{amqp.waiting(publisher.connection, 'backlog')} of {count} came back")
     publisher.close()
     no_panic(trial, server)
 
 
-@scenario("amqp-gets-never-read", "a client that asks for messages and never reads them is not read from any more")
+@scenario("amqp-slow-consumers", "consumers that never read hold a bounded number of messages; others do not notice")
+def slow_consumers(trial: Trial) -> None:
+    consumers_never_read(trial, 10, 60_000, 1000)
+
+
+@scenario("amqp-slow-consumers-large", "and a bounded number of bytes, however large messages are", slow=True)
+def slow_consumers_large(trial: Trial) -> None:
+    consumers_never_read(trial, 3, 1500, 200_000)
+
+
+@scenario("amqp-gets-never-read", "a client that asks for messages and never reads them is not read from any more", slow=True)
 def gets_never_read(trial: Trial) -> None:
     server = trial.server().start()
     publisher = Publisher(server)
@@ -436,7 +441,7 @@ def gets_never_read(trial: Trial) -> None:
     no_panic(trial, server)
 
 
-@scenario("amqp-replies-never-read", "direct replies to a client that does not read are dropped beyond a bound in bytes")
+@scenario("amqp-replies-never-read", "direct replies to a client that does not read are dropped beyond a bound in bytes", slow=True)
 def replies_never_read(trial: Trial) -> None:
     server = trial.server().start()
     with witness(trial, server, "unread replies") as seen:
@@ -491,9 +496,7 @@ def unfinished_messages(trial: Trial) -> None:
     no_panic(trial, server)
 
 
-@scenario(
-    "amqp-held-transactions", "transactions that are never committed are bounded: by channel and for a connection"
-)
+@scenario("amqp-held-transactions", "transactions that are never committed are bounded: by channel and for a connection", slow=True)
 def held_transactions(trial: Trial) -> None:
     # What one connection may hold back in all its channels. A channel alone may have 64 MiB.
     connection_bytes_max = 256 * MIB
