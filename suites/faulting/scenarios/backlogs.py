@@ -188,7 +188,7 @@ def never_acks(trial: Trial, server: Server, kind: str, prefetch: int, backlog: 
 def never_acknowledged(trial: Trial) -> None:
     server = trial.server().start()
     with witness(trial, server, "a consumer that acknowledges nothing"):
-        never_acks(trial, server, "classic", 0, 20_000)
+        never_acks(trial, server, "classic", 0, 10_000)
         never_acks(trial, server, "classic", 100, 200_000)
         never_acks(trial, server, "quorum", 100, 100_000)
 
@@ -230,11 +230,11 @@ def requeue_storm(trial: Trial) -> None:
         for kind in ("classic", "quorum"):
             publisher = Publisher(server)
             declare(publisher.connection, kind, x_queue_type=kind)
-            publisher.publish(kind, 1000)
+            publisher.publish(kind, 500)
             before = server.memory()
             stop, counts, wrong = threading.Event(), [], []
             threads = [storm(server, kind, stop, counts, wrong) for _ in range(4)]
-            most, until, sent = 0, time.monotonic() + 2, 1000
+            most, until, sent = 0, time.monotonic() + 2, 500
             while time.monotonic() < until:
                 publisher.publish(kind, 10, begin=sent)
                 sent += 10

@@ -22,8 +22,8 @@ from .connections import MIB, closed_by_the_broker
 QUEUE_BYTES_MAX = 24 << 10
 # A connection with a channel and a consumer.
 CONNECTION_BYTES_MAX = 256 << 10
-# What may stay of ten thousand queues that are gone, in memory and in files.
-GONE_BYTES_MAX = 16 * MIB
+# What may stay of thousands of queues that are gone, in memory and in files. After some 6,000 nothing more is seen to grow.
+GONE_BYTES_MAX = 24 * MIB
 GONE_FILES_MAX = 100
 # Methods that are sent before their answers are read.
 PIPELINED = 500
@@ -68,7 +68,9 @@ def pipelined(connection: Connection, frames: list[bytes], answer: str, seconds:
 def many_queues(trial: Trial, count: int) -> None:
     server = trial.server().start(GIVES_BACK)
     first = opened(server)
+    # The limit of all topics is a hundred thousand, so that this one must not stay.
     declare(first, "one-before")
+    call(first, 1, "queue.delete", queue="one-before")
     before = settled_memory(server)
 
     def name(number: int) -> str:
@@ -250,7 +252,7 @@ def queues_go(trial: Trial, rounds: int, each: int) -> None:
             seen.others += each
 
         sizes = []
-        for begin, end in ((0, rounds // 5), (rounds // 5, rounds)):
+        for begin, end in ((0, rounds * 2 // 5), (rounds * 2 // 5, rounds)):
             with ThreadPoolExecutor(CONNECTIONS) as pool:
                 list(pool.map(one, range(begin, end)))
             # One message for every queue that is bound by now.
@@ -259,13 +261,13 @@ def queues_go(trial: Trial, rounds: int, each: int) -> None:
             trial.expect(gone, f"queues that are there although their connection is gone: {left_of(server)[:3]}")
             sizes.append((settled_memory(server), files(server)))
         (memory_then, files_then), (memory_now, files_now) = sizes
-        late = (rounds - rounds // 5) * each
+        late = (rounds - rounds * 2 // 5) * each
         grown = memory_now - memory_then
         trial.note(f"memory grew by {grown >> 10} KiB and the directory by {files_now - files_then} files over {late} queues")
         trial.expect(grown < GONE_BYTES_MAX, f"memory grew by {grown >> 20} MiB over {late} queues that are gone")
         trial.expect(
             within(60, lambda: files(server) < files_then + GONE_FILES_MAX),
-            f"{files(server)} files and directories, {files_then} were after the first fifth",
+            f"{files(server)} files and directories, {files_then} were after the first two fifths",
         )
     status, body = server.http_management("/api/exchanges/%2F/all/bindings/source")
     bound = [row["destination"] for row in body] if status == 200 else []
@@ -291,12 +293,12 @@ def queues_go(trial: Trial, rounds: int, each: int) -> None:
 
 @scenario("queues-that-go", "exclusive queues that went with their connection leave nothing behind, bindings included")
 def queues_that_go(trial: Trial) -> None:
-    queues_go(trial, 40, 100)
+    queues_go(trial, 50, 100)
 
 
-@scenario("ten-thousand-queues-that-go", "the same of ten thousand", slow=True)
-def ten_thousand_queues_that_go(trial: Trial) -> None:
-    queues_go(trial, 100, 100)
+@scenario("twenty-thousand-queues-that-go", "the same of twenty thousand", slow=True)
+def twenty_thousand_queues_that_go(trial: Trial) -> None:
+    queues_go(trial, 200, 100)
 
 
 def left_of(server: Server) -> list[str]:
