@@ -318,6 +318,18 @@ def connection_churn(trial: Trial) -> None:
     no_panic(trial, server)
 
 
+def open_with_heartbeats(connection: Connection, seconds: int) -> None:
+    """A handshake that agrees on heartbeats, and channel 1. None will be sent."""
+    connection.send_bytes(protocol.HEADER)
+    connection.expect(0, "connection.start")
+    connection.send_bytes(raw_frames.start_ok())
+    connection.expect(0, "connection.tune")
+    connection.send(0, "connection.tune_ok", channel_max=10, frame_max=131_072, heartbeat=seconds)
+    connection.send(0, "connection.open", virtual_host="/")
+    connection.expect(0, "connection.open_ok")
+    call(connection, 1, "channel.open")
+
+
 @scenario("amqp-half-open", "peers that fall silent in any state are let go of; what they had goes to others")
 def half_open(trial: Trial) -> None:
     server = trial.server().start()
@@ -337,14 +349,7 @@ def half_open(trial: Trial) -> None:
         declare(publisher.connection, "silent")
         publisher.publish("silent", 20)
         mute = Connection(amqp.address(server))
-        mute.send_bytes(protocol.HEADER)
-        mute.expect(0, "connection.start")
-        mute.send_bytes(raw_frames.start_ok())
-        mute.expect(0, "connection.tune")
-        mute.send(0, "connection.tune_ok", channel_max=10, frame_max=131_072, heartbeat=1)
-        mute.send(0, "connection.open", virtual_host="/")
-        mute.expect(0, "connection.open_ok")
-        call(mute, 1, "channel.open")
+        open_with_heartbeats(mute, seconds=1)
         call(mute, 1, "basic.qos", prefetch_count=20)
         call(mute, 1, "basic.consume", queue="silent", consumer_tag="mute")
         trial.expect(amqp.waiting(publisher.connection, "silent") == 0, "the consumer was given nothing")
@@ -373,8 +378,7 @@ def most_memory(server: Server, seconds: float) -> int:
 
 def slow(server: Server, *frames: bytes) -> socket.socket:
     """A connection with a small window, open, with a channel; what is sent then is never read."""
-    connection = Connection.__new__(Connection)
-    Connection.__init__(connection, amqp.address(server))
+    connection = Connection(amqp.address(server))
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.open()
     call(connection, 1, "channel.open")
@@ -402,12 +406,18 @@ def consumers_never_read(trial: Trial, many: int, count: int, length: int) -> No
         bound = before + many * UNREAD_BYTES_MAX + MEMORY_GROWTH_MAX
         trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
         trial.note(f"{many} consumers, messages of {length} bytes: {before >> 20} MiB before, at most {most >> 20} MiB")
-        for connection in held:
-            connection.close()
-        back = within(30, lambda: amqp.waiting(publisher.connection, "backlog") == count)
-        trial.expect(back, f"{amqp.waiting(publisher.connection, 'backlog')} of {count} came back")
-    publisher.close()
+        # One of them goes; the others do not keep the process when it is to end.
+        held.pop().close()
     no_panic(trial, server)
+    publisher.close()
+    server.stop()
+    server.start()
+    reader = opened(server)
+    back = within(30, lambda: amqp.waiting(reader, "backlog") == count)
+    trial.expect(back, f"{amqp.waiting(reader, 'backlog')} of {count} are there again")
+    reader.drop()
+    for connection in held:
+        connection.close()
 
 
 @scenario("amqp-slow-consumers", "consumers that never read hold a bounded number of messages; others do not notice")
@@ -418,6 +428,28 @@ def slow_consumers(trial: Trial) -> None:
 @scenario("amqp-slow-consumers-large", "and a bounded number of bytes, however large messages are", slow=True)
 def slow_consumers_large(trial: Trial) -> None:
     consumers_never_read(trial, 3, 1500, 200_000)
+
+
+@scenario("amqp-silent-readers", "a consumer that neither reads nor is heard of any more is let go of, however much is unsent", slow=True)
+def silent_readers(trial: Trial) -> None:
+    count = 60_000
+    server = trial.server().start()
+    publisher = Publisher(server)
+    declare(publisher.connection, "backlog")
+    publisher.publish("backlog", count, length=1000)
+    with witness(trial, server, "a silent consumer") as seen:
+        silent = Connection(amqp.address(server))
+        silent.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        open_with_heartbeats(silent, seconds=1)
+        silent.send(1, "basic.consume", queue="backlog", consumer_tag="silent", no_wait=True)
+        had = within(20, lambda: amqp.waiting(publisher.connection, "backlog") < count)
+        trial.expect(had, "the consumer was given nothing")
+        back = within(60, lambda: amqp.waiting(publisher.connection, "backlog") == count)
+        trial.expect(back, f"{amqp.waiting(publisher.connection, 'backlog')} of {count} are for others, the rest is with it")
+        trial.expect(seen.goes_on(20), "the witness was not served")
+        silent.drop()
+    publisher.close()
+    no_panic(trial, server)
 
 
 @scenario("amqp-gets-never-read", "a client that asks for messages and never reads them is not read from any more", slow=True)
