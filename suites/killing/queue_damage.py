@@ -5,7 +5,7 @@ from copy import deepcopy
 
 from .queues import Event, Expected, Got, QueueLedgers, judge_queues
 
-EXPECTED = Expected({"p": "q", "m": "q", "d": "dead"}, {"q"}, {"q"}, {"dead"})
+EXPECTED = Expected({"p": "q", "m": "q", "d": "dead"}, {"q"}, {"q"}, {"dead"}, {"d": 1})
 STARTS = [0.0, 10.0]
 FIRST, SECOND = "c/1", "c/2"
 
@@ -41,7 +41,7 @@ def sound() -> QueueLedgers:
     ledgers.settled[SECOND] = [(13.0, 13.1)]
     # A kill brought it twice, and it was settled twice.
     ledgers.sent.add(("d", 0, 0))
-    ledgers.got += [Got("dead", ("d", 0, 0), FIRST, 3.0), Got("dead", ("d", 0, 0), SECOND, 12.5)]
+    ledgers.got += [Got("dead", ("d", 0, 0), at[0], at[1], False, 1) for at in ((FIRST, 3.0), (SECOND, 12.5))]
     ledgers.acked += [Event("dead", ("d", 0, 0), FIRST, 3.1), Event("dead", ("d", 0, 0), SECOND, 12.6)]
     ledgers.settled[FIRST].append((3.2, 3.3))
     ledgers.left = [("q", ("p", 5, 5)), ("q", ("p", 3, 6)), ("q", ("p", 3, 3))]
@@ -92,7 +92,15 @@ def _swap(ledgers: QueueLedgers) -> None:
 
 
 def _bring_more_than_a_kill_can(ledgers: QueueLedgers) -> None:
-    ledgers.got += [Got("dead", ("d", 0, 0), SECOND, 12.6 + at) for at in (0.1, 0.2)]
+    ledgers.got += [Got("dead", ("d", 0, 0), SECOND, 12.6 + at, False, 1) for at in (0.1, 0.2)]
+
+
+def _count_a_death_twice(ledgers: QueueLedgers) -> None:
+    ledgers.got.append(Got("dead", ("d", 0, 0), SECOND, 12.6, True, 2))
+
+
+def _give_the_dead_among_the_living(ledgers: QueueLedgers) -> None:
+    ledgers.got.append(Got("dead", ("d", 0, 0), SECOND, 12.6, True))
 
 
 def _forget_a_count(ledgers: QueueLedgers) -> None:
@@ -112,6 +120,8 @@ DAMAGES: tuple[tuple[Callable[[QueueLedgers], None], str], ...] = (
     (_keep_what_was_settled, "settled for good"),
     (_forget_a_mark_without_a_kill, "says so"),
     (_forget_a_mark_that_was_certain, "says so"),
+    (_count_a_death_twice, "counted once"),
+    (_give_the_dead_among_the_living, "counted once"),
     (_bring_more_than_a_kill_can, "says so"),
     (_swap, "in their order"),
     (_forget_a_count, "counted"),

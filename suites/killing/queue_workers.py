@@ -95,6 +95,7 @@ EXPECTED = Expected(
     ordered=set(QUEUES) - {"kills-dead"},
     counted={"kills-quorum"},
     doubled={"kills-dead"},
+    deaths={"to-dead": 1},
     priorities={"kills-priority": PRIORITIES},
 )
 
@@ -302,7 +303,8 @@ class Consumer:
             if method is not None:
                 name, number, attempt = body[:64].decode().split(" ", 3)[:3]
                 message = f"{name} {number} {attempt}"
-                count = (properties.headers or {}).get("x-delivery-count", 0)
+                headers = properties.headers or {}
+                count = headers.get("x-delivery-count", 0) + sum(death["count"] for death in headers.get("x-death", ()))
                 place = f"{queue} {message}"
                 now = time.monotonic()
                 self.ledger.write(f"got {place} {int(method.redelivered)} {count} {session} {now}\n")

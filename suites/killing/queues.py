@@ -7,7 +7,7 @@ number, and the attempt. Whatever is sent again has another attempt, so that eve
     sent    <message>                                           it is about to be sent
     kept    <publisher> <number>                                the broker has confirmed it, or its transaction
     opened  <session> <at>                                      a consumer has a connection
-    got     <queue> <message> <redelivered> <count> <session> <at>   it was given a message; its x-delivery-count
+    got     <queue> <message> <redelivered> <count> <session> <at>   it was given a message; how often that failed or died
     acked   <queue> <message> <session> <at>                    it has sent an acknowledgement
     back    <queue> <message> <session> <at>                    it has rejected it, to come again
     freed   <queue> <session> <at>                              it ends its connection, with what it has
@@ -116,6 +116,8 @@ class Expected:
     counted: set[str]
     # Queues in which a kill may leave a message twice, each with a life of its own. They are known by their numbers alone.
     doubled: set[str] = field(default_factory=set)
+    # How often a publisher's messages have died when they are given to a consumer.
+    deaths: dict[str, int] = field(default_factory=dict)
     # Queues with so many orders: a message's number decides its priority.
     priorities: dict[str, int] = field(default_factory=dict)
 
@@ -130,6 +132,7 @@ def judge_queues(ledgers: QueueLedgers, starts: list[float], expected: Expected)
         "what comes again says so": _marked(ledgers, told, expected),
         "a queue gives a publisher's messages in their order": _ordered(ledgers, expected),
         "failed deliveries are counted": _counted(ledgers, told, expected),
+        "a death is counted once": _died(ledgers, expected),
     }
 
 
@@ -264,3 +267,11 @@ def _counted(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str
             if got.count > most:
                 complaints.append(f"{queue}: {_name(message)} has the count {got.count}, and may have {most} at most")
     return complaints
+
+
+def _died(ledgers: QueueLedgers, expected: Expected) -> list[str]:
+    return [
+        f"{got.queue}: {_name(got.message)} says that it died {got.count} times"
+        for got in ledgers.got
+        if got.queue not in expected.counted and got.count != expected.deaths.get(got.message[0], 0)
+    ]
