@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from differential import protocol
 from differential.client import Connection, Event
-from differential.raw_frames import header, method
+from differential.raw_frames import header, method, start_ok
 
 from .server import Server
 
@@ -65,6 +65,18 @@ def call(connection: Connection, channel: int, name: str, **fields) -> Event:
             break
         connection.pump(0.5)
     raise ConnectionError(f"{name} was not answered: {connection.events.get(0)}")
+
+
+def open_with_heartbeats(connection: Connection, seconds: int) -> None:
+    """A handshake that agrees on heartbeats, and channel 1. None will be sent."""
+    connection.send_bytes(protocol.HEADER)
+    connection.expect(0, "connection.start")
+    connection.send_bytes(start_ok())
+    connection.expect(0, "connection.tune")
+    connection.send(0, "connection.tune_ok", channel_max=10, frame_max=131_072, heartbeat=seconds)
+    connection.send(0, "connection.open", virtual_host="/")
+    connection.expect(0, "connection.open_ok")
+    call(connection, 1, "channel.open")
 
 
 def declare(connection: Connection, queue: str, channel: int = 1, **arguments) -> Event:

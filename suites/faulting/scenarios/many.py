@@ -12,7 +12,7 @@ from differential import protocol, raw_frames
 from differential.client import Connection
 
 from .. import amqp
-from ..amqp import Publisher, call, closed_with, declare, opened, witness
+from ..amqp import Publisher, call, declare, opened, witness
 from ..scenario import CannotDo, Trial, scenario
 from ..server import Server, within
 from .backlogs import GIVES_BACK, settled_memory

@@ -168,7 +168,11 @@ def not_writable(trial: Trial) -> None:
     trial.all_there(server, records)
 
 
-@scenario("address-taken-with-work", "the same while dead letters wait to be published: nothing that is to be done keeps the process", slow=True)
+@scenario(
+    "address-taken-with-work",
+    "the same while dead letters wait to be published: nothing that is to be done keeps the process",
+    slow=True,
+)
 def address_taken_with_work(trial: Trial) -> None:
     server = trial.server().start()
     publisher = Publisher(server)
