@@ -189,7 +189,8 @@ def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | N
         build = "make build" if profile == "debug" else "cargo build --release"
         raise BrokerFailed(f"{binary} is not there; run `{build}`, or name another in WEIR_BINARY")
     flags = [f"--{name}={value}" for name, value in (settings or {}).items()]
-    return Broker([str(binary), "serve", *flags], data_dir, ("kafka", "amqp", "amqp-management", "http"))
+    broker = Broker([str(binary), "serve", *flags], data_dir, ("kafka", "amqp", "amqp-management", "http"))
+    return broker.take_lasting_ports()
 
 
 def kafka(data_dir: Path, *, settings: dict[str, str] | None = None) -> Broker:

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Callable
 
 from differential import raw_frames
 from differential.client import Connection
@@ -17,12 +18,15 @@ from .connections import MIB
 UNREAD_BYTES_MAX = 16 * MIB
 
 
-def most_memory(server: Server, seconds: float) -> int:
-    """The most that was resident while others do nothing any more."""
+def most_memory(server: Server, moves: Callable[[], object], seconds: float = 60) -> int:
+    """The most that was resident until something that is counted has not moved for a second and a half."""
     most, until = 0, time.monotonic() + seconds
-    while time.monotonic() < until:
+    last, since = moves(), time.monotonic()
+    while time.monotonic() < until and time.monotonic() < since + 1.5:
         most = max(most, server.memory())
         time.sleep(0.02)
+        if (now := moves()) != last:
+            last, since = now, time.monotonic()
     return most
 
 
@@ -51,7 +55,7 @@ def consumers_never_read(trial: Trial, many: int, count: int, length: int) -> No
         before = server.memory()
         consume = raw_frames.method(1, "basic.consume", queue="backlog", consumer_tag="slow")
         held = [slow(server, consume) for _ in range(many)]
-        most = most_memory(server, 2)
+        most = most_memory(server, lambda: amqp.waiting(publisher.connection, "backlog"))
         trial.expect(seen.goes_on(20), "the witness was not served")
         bound = before + many * UNREAD_BYTES_MAX + MEMORY_GROWTH_MAX
         trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
@@ -120,7 +124,7 @@ def gets_never_read(trial: Trial) -> None:
         before = server.memory()
         ask = raw_frames.method(1, "basic.get", queue="large") * 1500
         held = [slow(server, ask)]
-        most = most_memory(server, 3)
+        most = most_memory(server, lambda: amqp.waiting(publisher.connection, "large"))
         trial.expect(seen.goes_on(20), "the witness was not served")
         bound = before + UNREAD_BYTES_MAX + MEMORY_GROWTH_MAX
         trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
@@ -156,7 +160,7 @@ def replies_never_read(trial: Trial) -> None:
                 seen.others += 1
             # An answer on that channel says that all of them were carried out.
             amqp.waiting(other, "asked")
-            most = max(server.memory(), most_memory(server, 1))
+            most = max(server.memory(), most_memory(server, lambda: None))
             bound = before + UNREAD_BYTES_MAX + MEMORY_GROWTH_MAX
             trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
             trial.note(f"800 replies of 500 kB that nobody reads: {before >> 20} MiB before, at most {most >> 20} MiB")
@@ -216,7 +220,7 @@ def held_transactions(trial: Trial) -> None:
             if connection.ended or connection.events.get(number):
                 break
         connection.pump(0.5)
-        most = max(server.memory(), most_memory(server, 1))
+        most = max(server.memory(), most_memory(server, lambda: None))
         trial.expect(seen.goes_on(20), "the witness was not served")
         bound = before + connection_bytes_max + MEMORY_GROWTH_MAX
         trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
