@@ -188,9 +188,9 @@ def never_acks(trial: Trial, server: Server, kind: str, prefetch: int, backlog: 
 def never_acknowledged(trial: Trial) -> None:
     server = trial.server().start()
     with witness(trial, server, "a consumer that acknowledges nothing"):
-        never_acks(trial, server, "classic", 0, 10_000)
+        never_acks(trial, server, "classic", 0, 5_000)
         never_acks(trial, server, "classic", 100, 200_000)
-        never_acks(trial, server, "quorum", 100, 100_000)
+        never_acks(trial, server, "quorum", 100, 50_000)
 
 
 @scenario("never-acknowledged-long", "nor do three hundred thousand with one consumer, which all come again", slow=True)
