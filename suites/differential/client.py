@@ -227,10 +227,13 @@ class Connection:
 
 def pump(connections: list[Connection], seconds: float) -> bool:
     """Takes what has come on any of them, after at most so long a wait; whether anything had."""
-    waiting = {connection.socket: connection for connection in connections if not connection.ended}
+    waiting = {connection.socket.fileno(): connection for connection in connections if not connection.ended}
     if not waiting:
         return False
-    ready, _, _ = select.select(list(waiting), [], [], seconds)
-    for found in ready:
-        waiting[found].receive()
+    poll = select.poll()
+    for number in waiting:
+        poll.register(number, select.POLLIN)
+    ready = poll.poll(seconds * 1000)
+    for number, _ in ready:
+        waiting[number].receive()
     return bool(ready)

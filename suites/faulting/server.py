@@ -1,5 +1,6 @@
 """A Weir that faults are done to: started under tools that make them, looked into, found ended."""
 
+import base64
 import json
 import subprocess
 import time
@@ -117,6 +118,17 @@ class Server:
         try:
             with urllib.request.urlopen(asked, timeout=20) as answer:
                 return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    def http_management(self, path: str) -> tuple[int, object]:
+        """What RabbitMQ's management API answers to `guest`."""
+        secret = base64.b64encode(b"guest:guest").decode()
+        url = f"http://{self.broker.addresses['amqp-management']}{path}"
+        asked = urllib.request.Request(url, headers={"authorization": f"Basic {secret}"})
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as answer:
+                return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
 

@@ -6,7 +6,9 @@ kafka=ADDRESS`, a line `listening PROTOCOL ADDRESS` for each listener and then `
 
 import os
 import queue
+import random
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -48,6 +50,12 @@ class Broker:
         self.process: subprocess.Popen | None = None
         self.starts = 0
         self.start_seconds = START_SECONDS
+
+    def take_lasting_ports(self) -> "Broker":
+        """Takes ports that the system gives to nobody who connects: while the broker is down, its clients try again and
+        again, and one of their own ends could otherwise take an address that the next start needs."""
+        self.addresses = {name: f"127.0.0.1:{lasting_port()}" for name in self.addresses}
+        return self
 
     @property
     def bootstrap(self) -> str:
@@ -165,6 +173,17 @@ class Broker:
         self.kill()
 
 
+def lasting_port() -> int:
+    """A free port outside the range from which the system takes those of connections (32768 and up, mostly)."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 32_000)))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+
+
 def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | None = None) -> Broker:
     """Weir; every setting is a flag of its name."""
     binary = weir_binary(profile)
@@ -172,7 +191,8 @@ def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | N
         build = "make build" if profile == "debug" else "cargo build --release"
         raise BrokerFailed(f"{binary} is not there; run `{build}`, or name another in WEIR_BINARY")
     flags = [f"--{name}={value}" for name, value in (settings or {}).items()]
-    return Broker([str(binary), "serve", *flags], data_dir, ("kafka", "amqp", "amqp-management", "http"))
+    broker = Broker([str(binary), "serve", *flags], data_dir, ("kafka", "amqp", "amqp-management", "http"))
+    return broker.take_lasting_ports()
 
 
 def kafka(data_dir: Path, *, settings: dict[str, str] | None = None) -> Broker:

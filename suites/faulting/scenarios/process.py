@@ -3,12 +3,14 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
 from harness.wire import connect
 
 from .. import clock, stored
+from ..amqp import Publisher, declare, waiting
 from ..records import Records, Sender, create
 from ..scenario import CannotDo, Trial, scenario
 from ..server import within
@@ -164,3 +166,35 @@ def not_writable(trial: Trial) -> None:
         trial.expect("Permission denied" in said and str(server.data_dir) in said, f"its last line does not say so: {said}")
     server.start()
     trial.all_there(server, records)
+
+
+@scenario(
+    "address-taken-with-work",
+    "the same while dead letters wait to be published: nothing that is to be done keeps the process",
+    slow=True,
+)
+def address_taken_with_work(trial: Trial) -> None:
+    server = trial.server().start()
+    publisher = Publisher(server)
+    declare(publisher.connection, "there")
+    declare(
+        publisher.connection,
+        "dying",
+        x_message_ttl=1000,
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key="there",
+    )
+    publisher.publish("dying", 20_000)
+    server.kill()
+    # All of them have died by the time it starts.
+    time.sleep(1.2)
+    host, port = server.bootstrap.rsplit(":", 1)
+    with socket.create_server((host, int(port))):
+        ended = server.refusal()
+        if trial.expect(ended, "it serves on an address that is taken"):
+            trial.expect(ended.status == 64, f"status {ended.status}: {ended.last_line}")
+    server.start()
+    reader = Publisher(server)
+    there = within(30, lambda: waiting(reader.connection, "there") >= 20_000)
+    trial.expect(there, f"{waiting(reader.connection, 'there')} of 20,000 dead letters are there")
+    trial.expect(waiting(reader.connection, "dying") == 0, "some have not died")
