@@ -457,7 +457,7 @@ impl Connection {
             return Ok(false);
         }
         loop {
-            if self.out.len() >= ANSWERED_AT_ONCE_BYTES {
+            if self.out.len() >= ANSWERED_AT_ONCE_BYTES || self.outbox.is_full() {
                 return Ok(true);
             }
             let frame = match Frame::parse(buffer, self.agreed.frame_max) {
