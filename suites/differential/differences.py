@@ -132,14 +132,53 @@ def _counted_waiting(difference: Difference) -> bool:
 
 
 def _lost_with_connection(difference: Difference) -> bool:
-    """RabbitMQ handed to one channel of a connection that ended what another of its channels had given back."""
+    """RabbitMQ handed to one channel of a connection that ended what another of its channels had given back.
+
+    It shows when the connection ends, by what others do not get, or when it is counted what was left behind.
+    """
+    if difference.what == "queue.declare_ok message_count" and difference.rabbitmq < difference.weir:
+        return any(_took_and_gave_back(difference, end["on"][0]) for end in difference.before if _is_end(end))
     theirs, ours = _delivered(difference.theirs), _delivered(difference.ours)
     return (
-        difference.step["do"] in ("connection.close", "drop")
+        _is_end(difference.step)
         and difference.what == "events"
         and len(theirs) < len(ours)
         and all(theirs.count(body) <= ours.count(body) for body in theirs)
         and any(step.get("no_ack") and step["on"][0] == difference.step["on"][0] for step in difference.before)
+    )
+
+
+def _is_end(step: dict) -> bool:
+    return step["do"] in ("connection.close", "drop")
+
+
+def _took_and_gave_back(difference: Difference, connection: str) -> bool:
+    """Whether one channel of a connection consumed from the queue of the step without settling, and another settled."""
+    takers = [
+        (bool(step.get("no_ack")), step["on"])
+        for step in difference.before
+        if step["do"] in ("basic.consume", "basic.get")
+        and step["on"][0] == connection
+        and step.get("queue") == difference.step.get("queue")
+    ]
+    return any(
+        keeps and not other_keeps and channel != other for keeps, channel in takers for other_keeps, other in takers
+    )
+
+
+def _order_of_channels(difference: Difference) -> bool:
+    """The same messages came back from several channels of a connection that ended, in another order."""
+    name = difference.step["on"][0]
+    ended = {
+        step["on"]
+        for step in difference.before
+        if step["do"] in ("basic.consume", "basic.get") and step["on"][0] == name
+    }
+    return (
+        _is_end(difference.step)
+        and difference.what == "basic.deliver body"
+        and len(ended) > 1
+        and _delivered(difference.theirs) == _delivered(difference.ours)
     )
 
 
@@ -173,6 +212,14 @@ def _consumers(side: dict) -> set[tuple[str, str]]:
 def _broken_bytes(difference: Difference) -> bool:
     """What a client sent that no client sends: the code is the same, the words are Erlang terms or ours."""
     return difference.step["do"] == "bytes" and difference.what.endswith("reply_text")
+
+
+def _named_method(difference: Difference) -> bool:
+    return (
+        difference.what in ("connection.close failing_class", "connection.close failing_method")
+        and difference.rabbitmq == 0
+        and code(difference.theirs) == code(difference.ours) == 501
+    )
 
 
 def _unknown_mode(difference: Difference) -> bool:
@@ -271,6 +318,12 @@ KNOWN = [
         rare=True,
     ),
     Known(
+        "the order of channels that end with their connection",
+        "RabbitMQ's channels end side by side, and what they give back comes in the order in which that happens",
+        _order_of_channels,
+        rare=True,
+    ),
+    Known(
         "a full queue with priorities",
         "RabbitMQ lets the message go that would be delivered next, which has the highest priority; Weir the lowest",
         _full_by_priority,
@@ -309,6 +362,12 @@ KNOWN = [
         "RabbitMQ has read the headers and writes 64 bits with the tag l; Weir gives back what came",
         _tag_of_64_bits,
         rare=True,
+    ),
+    Known(
+        "the method in which a frame is broken",
+        "of a name that is no text, and of a content header that is cut off, RabbitMQ does not say to which method it "
+        "belongs; Weir does",
+        _named_method,
     ),
     Known(
         "an unknown mode of a queue",
