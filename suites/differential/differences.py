@@ -93,7 +93,7 @@ def _unknown_type(difference: Difference) -> bool:
     return (
         difference.step["do"] == "exchange.declare"
         and (code(difference.theirs), code(difference.ours)) == (503, 406)
-        and "unknown exchange type" in _words(difference.theirs)
+        and re.search(r"(unknown|invalid) exchange type", _words(difference.theirs)) is not None
     )
 
 
@@ -132,14 +132,53 @@ def _counted_waiting(difference: Difference) -> bool:
 
 
 def _lost_with_connection(difference: Difference) -> bool:
-    """RabbitMQ handed to one channel of a connection that ended what another of its channels had given back."""
+    """RabbitMQ handed to one channel of a connection that ended what another of its channels had given back.
+
+    It shows when the connection ends, by what others do not get, or when it is counted what was left behind.
+    """
+    if difference.what == "queue.declare_ok message_count" and difference.rabbitmq < difference.weir:
+        return any(_took_and_gave_back(difference, end["on"][0]) for end in difference.before if _is_end(end))
     theirs, ours = _delivered(difference.theirs), _delivered(difference.ours)
     return (
-        difference.step["do"] in ("connection.close", "drop")
+        _is_end(difference.step)
         and difference.what == "events"
         and len(theirs) < len(ours)
         and all(theirs.count(body) <= ours.count(body) for body in theirs)
         and any(step.get("no_ack") and step["on"][0] == difference.step["on"][0] for step in difference.before)
+    )
+
+
+def _is_end(step: dict) -> bool:
+    return step["do"] in ("connection.close", "drop")
+
+
+def _took_and_gave_back(difference: Difference, connection: str) -> bool:
+    """Whether one channel of a connection consumed from the queue of the step without settling, and another settled."""
+    takers = [
+        (bool(step.get("no_ack")), step["on"])
+        for step in difference.before
+        if step["do"] in ("basic.consume", "basic.get")
+        and step["on"][0] == connection
+        and step.get("queue") == difference.step.get("queue")
+    ]
+    return any(
+        keeps and not other_keeps and channel != other for keeps, channel in takers for other_keeps, other in takers
+    )
+
+
+def _order_of_channels(difference: Difference) -> bool:
+    """The same messages came back from several channels of a connection that ended, in another order."""
+    name = difference.step["on"][0]
+    ended = {
+        step["on"]
+        for step in difference.before
+        if step["do"] in ("basic.consume", "basic.get") and step["on"][0] == name
+    }
+    return (
+        _is_end(difference.step)
+        and difference.what == "basic.deliver body"
+        and len(ended) > 1
+        and _delivered(difference.theirs) == _delivered(difference.ours)
     )
 
 
@@ -172,7 +211,43 @@ def _consumers(side: dict) -> set[tuple[str, str]]:
 
 def _broken_bytes(difference: Difference) -> bool:
     """What a client sent that no client sends: the code is the same, the words are Erlang terms or ours."""
-    return difference.step["do"] == "bytes" and difference.what.endswith(("reply_text", "failing_class"))
+    return difference.step["do"] == "bytes" and difference.what.endswith("reply_text")
+
+
+def _named_method(difference: Difference) -> bool:
+    return (
+        difference.what in ("connection.close failing_class", "connection.close failing_method")
+        and difference.rabbitmq == 0
+        and code(difference.theirs) == code(difference.ours) == 501
+    )
+
+
+def _unknown_mode(difference: Difference) -> bool:
+    return (
+        argument(difference, "x-queue-mode")
+        and code(difference.theirs) == 406
+        and "invalid arg 'x-queue-mode'" in _words(difference.theirs)
+        and "of queue type" not in _words(difference.theirs)
+        and _names(difference.ours) == ["queue.declare_ok"]
+    )
+
+
+def _without_width(words: object) -> str:
+    return re.sub(r"\b(unsigned)?(byte|short|signedint|int|long)\b", "a whole number", str(words))
+
+
+def _width(difference: Difference) -> bool:
+    return difference.what.endswith("reply_text") and _without_width(difference.rabbitmq) == _without_width(
+        difference.weir
+    )
+
+
+def _no_limits(difference: Difference) -> bool:
+    return (
+        difference.step.get("hex", "").startswith(TUNED_WITHOUT_LIMITS)
+        and _names(difference.theirs) == ["end of connection"]
+        and _names(difference.ours) == ["connection.open_ok"]
+    )
 
 
 def _tag_of_64_bits(difference: Difference) -> bool:
@@ -197,6 +272,9 @@ def _reader_fails(difference: Difference) -> bool:
         return False
     return _names(difference.theirs) == ["end of connection"] or code(difference.theirs) == 541
 
+
+# `connection.tune_ok` with neither a number of channels nor a size of frames.
+TUNED_WITHOUT_LIMITS = "0100000000000c000a001f" + "00" * 8 + "ce"
 
 KNOWN = [
     Known(
@@ -240,6 +318,12 @@ KNOWN = [
         rare=True,
     ),
     Known(
+        "the order of channels that end with their connection",
+        "RabbitMQ's channels end side by side, and what they give back comes in the order in which that happens",
+        _order_of_channels,
+        rare=True,
+    ),
+    Known(
         "a full queue with priorities",
         "RabbitMQ lets the message go that would be delivered next, which has the highest priority; Weir the lowest",
         _full_by_priority,
@@ -280,6 +364,29 @@ KNOWN = [
         rare=True,
     ),
     Known(
+        "the method in which a frame is broken",
+        "of a name that is no text, and of a content header that is cut off, RabbitMQ does not say to which method it "
+        "belongs; Weir does",
+        _named_method,
+    ),
+    Known(
+        "an unknown mode of a queue",
+        "3.10 looks at the value of x-queue-mode, 4.x has no modes and takes any",
+        _unknown_mode,
+    ),
+    Known(
+        "how wide a whole number was",
+        "Weir stores arguments without the width of their numbers, and names the width that one needs",
+        _width,
+    ),
+    Known(
+        "no limits asked for",
+        "RabbitMQ ends the connection of a client that wants no limit of channels or frames; with Weir it has the limit "
+        "that was offered",
+        _no_limits,
+        rare=True,
+    ),
+    Known(
         "refused before the connection is open",
         "RabbitMQ ends such a connection after a while without a word; Weir says why at once",
         _refused_early,
@@ -308,24 +415,9 @@ KNOWN = [
 # Words of a close that differ though they say the same: a pattern for RabbitMQ's, one for Weir's, and why.
 WORDS: list[tuple[str, str, str]] = [
     (
-        r"PRECONDITION_FAILED - invalid expiration '.*': .*",
-        r"PRECONDITION_FAILED - invalid expiration '.*'",
-        "RabbitMQ adds the reason as an Erlang term",
-    ),
-    (
-        r"PRECONDITION_FAILED - invalid message: \{unacceptable_type_in_header,\"B?CC\",\w+\}",
-        r"PRECONDITION_FAILED - invalid value for header 'B?CC': it must be an array",
-        "RabbitMQ says it in an Erlang term",
-    ),
-    (
         r"PRECONDITION_FAILED - Invalid x-match field .*",
         r"PRECONDITION_FAILED - the exchange '.*' does not take the binding: x-match must be .*",
         "RabbitMQ shows an Erlang binary",
-    ),
-    (
-        r"PRECONDITION_FAILED - invalid property '(non-durable|exclusive-owner|auto-delete)' for queue .*",
-        r"PRECONDITION_FAILED - quorum queues must be durable, and neither exclusive nor auto-delete",
-        "which of the properties is wrong",
     ),
     (
         r"FRAME_ERROR - Malformed UTF-8 in shortstr",

@@ -17,6 +17,8 @@ mod values;
 
 pub use delivered::{delivered, message_of};
 pub use message::Message;
-pub use properties::{EXPIRES_HEADER, NotAList, expires_after, take_copies};
+pub use properties::{
+    EXPIRES_HEADER, EXPIRY_MS_MAX, InvalidExpiration, NotAList, expiration_ms, expires_after, take_copies,
+};
 pub use reader::Reader;
 pub use values::{Asked, argument, arguments};

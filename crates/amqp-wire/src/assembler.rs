@@ -18,7 +18,7 @@ use crate::body::Body;
 use crate::content::{BasicProperties, ContentHeader};
 use crate::error::AssemblyError;
 use crate::frame::{Frame, FrameType};
-use crate::method::Method;
+use crate::method::{Method, MethodIds};
 use bytes::Bytes;
 
 /// A method and, if it has content, the content.
@@ -45,10 +45,14 @@ pub struct Assembler {
     /// Longest body that is taken, in bytes.
     body_bytes_max: u64,
     due: Due,
+    /// Ids of the method that the last frame belonged to.
+    ids: MethodIds,
     /// The method whose content is due.
     method: Option<Method>,
     /// What has come of its content.
     content: Content,
+    /// The length of its body, if that is more than is taken: nothing is kept of it.
+    too_large: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,10 +64,17 @@ enum Due {
 }
 
 impl Assembler {
-    /// One that takes bodies of up to `body_bytes_max` bytes. A longer one is refused by its header; its body frames
-    /// may still be on their way then, and are for the caller to pass over until the channel is closed.
+    /// One that takes bodies of up to `body_bytes_max` bytes. A longer one is passed over, and refused when it has come
+    /// as a whole, as RabbitMQ does: until then frames of another kind are the worse fault.
     pub fn new(body_bytes_max: u64) -> Self {
-        Self { body_bytes_max, due: Due::Method, method: None, content: Content::default() }
+        Self {
+            body_bytes_max,
+            due: Due::Method,
+            ids: (0, 0),
+            method: None,
+            content: Content::default(),
+            too_large: None,
+        }
     }
 
     /// Whether the frame to come begins a command.
@@ -71,8 +82,20 @@ impl Assembler {
         matches!(self.due, Due::Method)
     }
 
+    /// Ids of the method that the last frame belonged to, also of one that cannot be read, by which whoever is told of
+    /// an error learns where it is. Zeros if it belonged to none.
+    pub fn method_ids(&self) -> MethodIds {
+        self.ids
+    }
+
     /// Takes the channel's next frame; gives the command that it completes.
     pub fn push(&mut self, frame: Frame) -> Result<Option<Command>, AssemblyError> {
+        if self.is_idle() {
+            self.ids = match frame.frame_type {
+                FrameType::Method => Method::ids(&frame.payload),
+                _ => (0, 0),
+            };
+        }
         match (self.due, frame.frame_type) {
             (Due::Method, FrameType::Method) => self.method(frame.payload),
             (Due::Header, FrameType::Header) => self.header(frame.payload),
@@ -95,12 +118,9 @@ impl Assembler {
 
     fn header(&mut self, payload: Bytes) -> Result<Option<Command>, AssemblyError> {
         let header = ContentHeader::decode(payload)?;
-        if header.body_bytes > self.body_bytes_max {
-            let bytes_max = self.body_bytes_max;
-            return Err(AssemblyError::BodyTooLarge { bytes: header.body_bytes, bytes_max });
-        }
+        self.too_large = (header.body_bytes > self.body_bytes_max).then_some(header.body_bytes);
         self.content.properties = header.properties;
-        Ok(self.complete(header.body_bytes))
+        self.complete(header.body_bytes)
     }
 
     fn body(&mut self, piece: Bytes, left: u64) -> Result<Option<Command>, AssemblyError> {
@@ -108,18 +128,23 @@ impl Assembler {
         let Some(left) = left.checked_sub(bytes) else {
             return Err(AssemblyError::BodyOverrun { bytes, left });
         };
-        self.content.body.push(piece);
-        Ok(self.complete(left))
+        if self.too_large.is_none() {
+            self.content.body.push(piece);
+        }
+        self.complete(left)
     }
 
     /// The command, if nothing of its body is left to come.
-    fn complete(&mut self, left: u64) -> Option<Command> {
+    fn complete(&mut self, left: u64) -> Result<Option<Command>, AssemblyError> {
         if left > 0 {
             self.due = Due::Body(left);
-            return None;
+            return Ok(None);
         }
         self.due = Due::Method;
-        let method = self.method.take()?;
-        Some(Command { method, content: Some(std::mem::take(&mut self.content)) })
+        if let Some(bytes) = self.too_large.take() {
+            return Err(AssemblyError::BodyTooLarge { bytes, bytes_max: self.body_bytes_max });
+        }
+        let content = std::mem::take(&mut self.content);
+        Ok(self.method.take().map(|method| Command { method, content: Some(content) }))
     }
 }

@@ -148,10 +148,10 @@ pub enum AssemblyError {
         /// The kind that came.
         came: FrameType,
     },
-    /// The content header announces a body beyond the limit.
-    #[error("a message of {bytes} bytes exceeds the limit of {bytes_max} bytes")]
+    /// The body was beyond the limit.
+    #[error("message size {bytes} is larger than configured max size {bytes_max}")]
     BodyTooLarge {
-        /// Bytes announced.
+        /// Bytes that it had.
         bytes: u64,
         /// Bytes allowed.
         bytes_max: u64,
@@ -171,9 +171,10 @@ impl AssemblyError {
     pub fn reply_code(&self) -> ReplyCode {
         match self {
             AssemblyError::Decode(error) => error.reply_code(),
-            AssemblyError::Unexpected { .. } => ReplyCode::UnexpectedFrame,
+            AssemblyError::Unexpected { .. } | AssemblyError::BodyOverrun { .. } => {
+                ReplyCode::UnexpectedFrame
+            }
             AssemblyError::BodyTooLarge { .. } => ReplyCode::PreconditionFailed,
-            AssemblyError::BodyOverrun { .. } => ReplyCode::FrameError,
         }
     }
 }

@@ -89,7 +89,7 @@ pub use error::{AssemblyError, DecodeError, EncodeError, FrameError, TooLong, Wh
 pub use frame::{FRAME_MAX_MIN, FRAME_OVERHEAD_BYTES, Frame, FrameBuffer, FrameType, Parsed};
 #[cfg(any(test, feature = "generate"))]
 pub use generate::Source;
-pub use method::{ContentMethod, Method, MethodFields};
+pub use method::{ContentMethod, Method, MethodFields, MethodIds};
 pub use protocol_header::{Amqp10Layer, PROTOCOL_HEADER_BYTES, ProtocolHeader};
 pub use reader::TABLE_ENTRIES_MAX;
 pub use reply_code::{REPLY_SUCCESS, ReplyCode, Scope};

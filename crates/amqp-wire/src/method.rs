@@ -39,6 +39,9 @@ pub trait MethodFields: Into<Method> {
 /// A method that a content header and a body follow.
 pub trait ContentMethod: MethodFields {}
 
+/// Ids of a class and of a method within it.
+pub type MethodIds = (u16, u16);
+
 const fn id(class: u16, method: u16) -> u32 {
     ((class as u32) << 16) | method as u32
 }
@@ -71,6 +74,14 @@ macro_rules! method {
                 };
                 reader.end(method.name())?;
                 Ok(method)
+            }
+
+            /// Ids of the method that a payload says that it is, which need not exist; zeros where it is cut off.
+            pub fn ids(payload: &[u8]) -> MethodIds {
+                match payload.first_chunk::<4>() {
+                    Some(&[a, b, c, d]) => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
+                    None => (0, 0),
+                }
             }
 
             /// Class and method, such as `queue.declare`.

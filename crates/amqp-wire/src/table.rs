@@ -89,6 +89,29 @@ impl Value {
         }
     }
 
+    /// What RabbitMQ calls its type where it refuses it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Bool(_) => "bool",
+            Value::Int8(_) => "byte",
+            Value::UInt8(_) => "unsignedbyte",
+            Value::Int16(_) => "short",
+            Value::UInt16(_) => "unsignedshort",
+            Value::Int32(_) => "signedint",
+            Value::UInt32(_) => "unsignedint",
+            Value::Int64(_) | Value::Int64CapitalL(_) => "long",
+            Value::Float(_) => "float",
+            Value::Double(_) => "double",
+            Value::Decimal(_) => "decimal",
+            Value::LongStr(_) => "longstr",
+            Value::Binary(_) => "binary",
+            Value::Timestamp(_) => "timestamp",
+            Value::Table(_) => "table",
+            Value::Array(_) => "array",
+            Value::Void => "void",
+        }
+    }
+
     /// A whole number of any width.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {

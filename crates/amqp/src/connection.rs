@@ -1,6 +1,7 @@
 //! One connection: reads frames, carries out methods in their order, and sends what comes of them.
 
 mod basic;
+mod bindings;
 mod blocking;
 mod close;
 mod declare;
@@ -27,8 +28,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use weir_amqp_wire::methods::{channel, connection};
 use weir_amqp_wire::{
-    Command, Content, Frame, FrameType, Method, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader, ReplyCode,
-    Scope, ShortStr, Writer,
+    Command, Content, Frame, FrameType, Method, MethodIds, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader,
+    ReplyCode, Scope, ShortStr, Writer,
 };
 use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
 use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
@@ -270,11 +271,14 @@ async fn open<R: AsyncRead + Unpin>(
     loop {
         outbox.send(out.take());
         let frame = next_frame(read, buffer, OPENING_FRAME_MAX).await?;
+        let mut ids = (0, 0);
         let method = match frame {
             Ok(Frame { frame_type: FrameType::Heartbeat, .. }) => continue,
-            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => Method::decode(payload)
-                .map_err(|error| Failure::new(ReplyCode::SyntaxError, error.to_string())),
-            Ok(_) => return None,
+            Ok(Frame { frame_type: FrameType::Method, channel: 0, payload }) => {
+                ids = Method::ids(&payload);
+                Method::decode(payload).map_err(|error| Failure::new(error.reply_code(), error.to_string()))
+            }
+            Ok(frame) => Err(unexpected(&frame)),
             Err(failure) => Err(failure),
         };
         let next = match method.and_then(|method| state.take(method)) {
@@ -308,11 +312,18 @@ async fn open<R: AsyncRead + Unpin>(
             Ok(next) => state = next,
             Err(failure) => {
                 tracing::warn!(%peer, "a connection was refused: {}", failure.words);
-                refuse(out, &failure);
+                refuse(out, &failure, ids);
                 return None;
             }
         }
     }
+}
+
+/// A frame that has no place before the connection is open.
+fn unexpected(frame: &Frame) -> Failure {
+    let Frame { frame_type, channel, .. } = frame;
+    let words = format!("a {frame_type} frame came on channel {channel} before the connection was open");
+    Failure::new(ReplyCode::UnexpectedFrame, words)
 }
 
 /// What a client may do in the namespace that it wants to work in.
@@ -342,7 +353,7 @@ async fn turn_away<R: AsyncRead + Unpin>(
     credentials: &Credentials,
 ) -> Option<Opened> {
     if credentials.client.takes_refusal {
-        refuse(out, &credentials.refuse());
+        refuse(out, &credentials.refuse(), (0, 0));
         outbox.send(out.take());
     }
     let closed = async { while let Some(Ok(_)) = next_frame(read, buffer, FRAME_MAX).await {} };
@@ -351,12 +362,12 @@ async fn turn_away<R: AsyncRead + Unpin>(
 }
 
 /// Tells a peer why its connection is not opened.
-fn refuse(out: &mut Writer, failure: &Failure) {
+fn refuse(out: &mut Writer, failure: &Failure, (class_id, method_id): MethodIds) {
     let close = connection::Close {
         reply_code: failure.code.number(),
         reply_text: failure.code.text(&failure.words),
-        class_id: 0,
-        method_id: 0,
+        class_id,
+        method_id,
     };
     let _ = out.method(0, close);
 }
@@ -482,20 +493,16 @@ impl Connection {
     }
 
     fn on_connection(&mut self, frame: Frame) -> Result<(), Ended> {
-        let method = Method::decode(frame.payload)
-            .map_err(|error| Ended::Failed(Failure::new(ReplyCode::SyntaxError, error.to_string()), 0, 0))?;
-        match method {
-            Method::ConnectionClose(_) => Err(Ended::Closed),
-            Method::ConnectionCloseOk(_) => Err(Ended::Gone),
-            Method::ConnectionUpdateSecret(_) => {
+        let (class_id, method_id) = Method::ids(&frame.payload);
+        let refuse = |code, words: String| Err(Ended::Failed(Failure::new(code, words), class_id, method_id));
+        match Method::decode(frame.payload) {
+            Ok(Method::ConnectionClose(_)) => Err(Ended::Closed),
+            Ok(Method::ConnectionUpdateSecret(_)) => {
                 self.send(0, connection::UpdateSecretOk {});
                 Ok(())
             }
-            other => {
-                let words = format!("{} is not expected on channel 0", other.name());
-                let failure = Failure::new(ReplyCode::CommandInvalid, words);
-                Err(Ended::Failed(failure, other.class_id(), other.method_id()))
-            }
+            Ok(_) => refuse(ReplyCode::ChannelError, "unexpected method in connection state running".into()),
+            Err(error) => refuse(error.reply_code(), error.to_string()),
         }
     }
 
@@ -504,15 +511,15 @@ impl Connection {
             return self.open_channel(number, frame);
         };
         if channel.closing {
-            // Nothing but the end of it counts any more.
-            if frame.frame_type == FrameType::Method
-                && let Ok(method @ (Method::ChannelCloseOk(_) | Method::ChannelClose(_))) =
-                    Method::decode(frame.payload)
-            {
-                self.channels.remove(&number);
-                self.count_channels();
-                if matches!(method, Method::ChannelClose(_)) {
-                    self.send(number, channel::CloseOk {});
+            // Nothing but the end of it counts any more. Where both sides close it at once it ends with the peer's answer.
+            if frame.frame_type == FrameType::Method {
+                match Method::decode(frame.payload) {
+                    Ok(Method::ChannelClose(_)) => self.send(number, channel::CloseOk {}),
+                    Ok(Method::ChannelCloseOk(_)) => {
+                        self.channels.remove(&number);
+                        self.count_channels();
+                    }
+                    _ => {}
                 }
             }
             return Ok(());
@@ -521,8 +528,9 @@ impl Connection {
             Ok(None) => return Ok(()),
             Ok(Some(command)) => command,
             Err(error) => {
+                let (class_id, method_id) = channel.assembler.method_ids();
                 let failure = Failure::new(error.reply_code(), error.to_string());
-                return self.failed(number, failure, 0, 0).await;
+                return self.failed(number, failure, class_id, method_id).await;
             }
         };
         let (class_id, method_id) = (command.method.class_id(), command.method.method_id());
@@ -532,23 +540,26 @@ impl Connection {
         }
     }
 
+    /// A frame came for a channel that is not open: it must open it.
     fn open_channel(&mut self, number: u16, frame: Frame) -> Result<(), Ended> {
-        let opens = match Method::decode(frame.payload) {
-            Ok(Method::ChannelOpen(_)) => frame.frame_type == FrameType::Method,
-            // Both sides closed the channel at once: it was gone with the peer's own word.
-            Ok(Method::ChannelCloseOk(_)) if frame.frame_type == FrameType::Method => return Ok(()),
-            _ => false,
+        let refuse = |code, words: String, (class_id, method_id): MethodIds| {
+            Err(Ended::Failed(Failure::new(code, words), class_id, method_id))
         };
-        let refuse = |code, words: String| Err(Ended::Failed(Failure::new(code, words), 0, 0));
-        if !opens {
-            return refuse(ReplyCode::ChannelError, "expected 'channel.open'".into());
+        let (open, most) = (self.channels.len(), self.agreed.channel_max);
+        if open >= usize::from(most) {
+            let words =
+                format!("number of channels opened ({open}) has reached the negotiated channel_max ({most})");
+            return refuse(ReplyCode::NotAllowed, words, (0, 0));
         }
-        if number > self.agreed.channel_max {
-            let most = self.agreed.channel_max;
-            let words = format!(
-                "number of channels opened ({number}) has reached the negotiated channel_max ({most})"
-            );
-            return refuse(ReplyCode::NotAllowed, words);
+        if frame.frame_type != FrameType::Method {
+            let words = "expected method frame, got non method frame instead";
+            return refuse(ReplyCode::UnexpectedFrame, words.into(), (0, 0));
+        }
+        let ids = Method::ids(&frame.payload);
+        match Method::decode(frame.payload) {
+            Ok(Method::ChannelOpen(_)) => {}
+            Ok(_) => return refuse(ReplyCode::ChannelError, "expected 'channel.open'".into(), ids),
+            Err(error) => return refuse(error.reply_code(), error.to_string(), ids),
         }
         let owner = self.front.broker.new_owner();
         self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
@@ -606,7 +617,6 @@ impl Connection {
                 self.send(number, channel::CloseOk {});
                 Ok(())
             }
-            Method::ChannelCloseOk(_) => Ok(()),
             Method::ChannelOpen(_) => {
                 Err(Failure::new(ReplyCode::ChannelError, "second 'channel.open' seen"))
             }
@@ -615,7 +625,6 @@ impl Connection {
                 Ok(())
             }
             Method::ChannelFlow(_) => Err(Failure::new(ReplyCode::NotImplemented, "active=false")),
-            Method::ChannelFlowOk(_) => Ok(()),
             Method::AccessRequest(_) => {
                 self.send(number, weir_amqp_wire::methods::access::RequestOk { ticket: 1 });
                 Ok(())
@@ -634,7 +643,6 @@ impl Connection {
             Method::BasicQos(method) => self.qos(number, &method),
             Method::BasicConsume(method) => self.consume(number, method).await,
             Method::BasicCancel(method) => self.cancel(number, method).await,
-            Method::BasicCancelOk(_) => Ok(()),
             Method::BasicGet(method) => self.get(number, method).await,
             Method::BasicAck(ack) => {
                 self.settle(number, ack.delivery_tag, ack.multiple, Disposition::Accept).await
@@ -653,10 +661,8 @@ impl Connection {
             Method::TxCommit(_) => self.commit(number).await,
             Method::TxRollback(_) => self.roll_back(number),
 
-            other => {
-                let words = format!("{} is not for a broker", other.name());
-                Err(Failure::new(ReplyCode::CommandInvalid, words))
-            }
+            // What only a broker says, or is said on channel 0.
+            _ => Err(Failure::new(ReplyCode::CommandInvalid, "unimplemented method")),
         }
     }
 

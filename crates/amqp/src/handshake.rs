@@ -122,7 +122,7 @@ impl Handshake {
             }
             (_, method) => {
                 let words = format!("unexpected method {} while the connection is opened", method.name());
-                Err(Failure::new(ReplyCode::CommandInvalid, words))
+                Err(Failure::new(ReplyCode::ChannelError, words))
             }
         }
     }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(code(take(start_ok("PLAIN", b"guest"))), ReplyCode::SyntaxError);
         assert_eq!(code(take(start_ok("AMQPLAIN", b"\xff"))), ReplyCode::SyntaxError);
         assert_eq!(code(take(start_ok("CRAM-MD5", b""))), ReplyCode::CommandInvalid);
-        assert_eq!(code(take(connection::CloseOk {}.into())), ReplyCode::CommandInvalid);
+        assert_eq!(code(take(connection::CloseOk {}.into())), ReplyCode::ChannelError);
         let client = Client::default;
         for (channel_max, frame_max) in [(CHANNEL_MAX + 1, 0), (0, FRAME_MAX + 1), (0, FRAME_MAX_MIN - 1)] {
             let ok = connection::TuneOk { channel_max, frame_max, heartbeat: 0 };

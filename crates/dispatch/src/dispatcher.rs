@@ -18,6 +18,8 @@ use crate::types::{
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     marks: Marks,
+    /// How many leases there had been before it.
+    turn: u64,
 }
 
 /// One queue in its leader's memory. See the crate's description.
@@ -27,6 +29,8 @@ pub struct Dispatcher<R> {
     consumers: Consumers,
     /// Owner by owner, so that one who goes gives back what it has without a look at the others.
     leases: BTreeMap<(OwnerId, Place), Lease>,
+    /// Leases that there have been.
+    turns: u64,
     /// Records that somebody must publish elsewhere.
     dead: VecDeque<Dead>,
 }
@@ -50,6 +54,7 @@ impl<R: Waiting> Dispatcher<R> {
             lanes: BTreeMap::new(),
             consumers: Consumers::new(options.single_active),
             leases: BTreeMap::new(),
+            turns: 0,
             dead: VecDeque::new(),
         }
     }
@@ -91,13 +96,16 @@ impl<R: Waiting> Dispatcher<R> {
         self.consumers.add_credit(consumer, more);
     }
 
-    /// An owner is gone: its consumers are, and what was leased to it comes back. Returns which consumers these were.
+    /// An owner is gone: its consumers are, and what was leased to it comes back, in the order in which it went out.
+    /// Returns which consumers these were.
     pub fn close_owner(&mut self, owner: OwnerId, failed: bool) -> Vec<ConsumerId> {
         let consumers = self.consumers.of(owner);
         for consumer in &consumers {
             self.consumers.remove(*consumer);
         }
-        for place in self.leased_to(owner) {
+        let mut places = self.leased_to(owner);
+        places.sort_by_key(|place| self.leases.get(&(owner, *place)).map(|lease| lease.turn));
+        for place in places {
             let _ = self.settle(owner, place, Disposition::Release { failed });
         }
         consumers
@@ -342,7 +350,8 @@ impl<R: Waiting> Dispatcher<R> {
         if settled {
             self.note(place, Disposition::Accept);
         } else {
-            self.leases.insert((owner, place), Lease { marks: taken.marks });
+            self.leases.insert((owner, place), Lease { marks: taken.marks, turn: self.turns });
+            self.turns += 1;
         }
         let (record, redelivered, marks) = (taken.record, taken.redelivered, taken.marks);
         Some(Delivery { consumer, owner, place, record, redelivered, marks })

@@ -174,7 +174,7 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
         exclusive: false,
         arguments: json::arguments(&body, "arguments")?,
     };
-    let wanted = declaration.meta(namespace, name)?;
+    let wanted = declaration.clone().meta(namespace, name)?;
     let (there, created) = match ask.broker.find_queue(namespace, name)? {
         Some(there) => (there, false),
         None => {
@@ -186,11 +186,11 @@ pub(super) async fn declare(ask: &Ask, named: &Named) -> Result<Answer> {
                 let parties = Parties::two(name, exchange);
                 ask.user.check(namespace, Operation::QueueDeclareDeadLetter, parties)?;
             }
-            ask.broker.create_queue(namespace, name, wanted.clone()).await?
+            ask.broker.create_queue(namespace, name, wanted).await?
         }
     };
     if !created {
-        check_equivalent(name, namespace, &there.meta, &wanted)?;
+        check_equivalent(name, namespace, &there.meta, &declaration)?;
         return Ok(Answer::Done);
     }
     ask.broker.wake_queue(&there).await?;

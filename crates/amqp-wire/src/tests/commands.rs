@@ -88,22 +88,25 @@ fn frames_out_of_order_are_unexpected() {
         let mut assembler = Assembler::new(BODY_BYTES_MAX);
         let mut outcome = Ok(None);
         for frame in sent {
-            assert_eq!(outcome, Ok(None));
+            assert!(outcome.is_ok());
             outcome = assembler.push(frame);
         }
         let error = outcome.unwrap_err();
         assert_eq!(error, AssemblyError::Unexpected { due, came });
         assert_eq!(error.reply_code(), ReplyCode::UnexpectedFrame);
+        assembler.method_ids()
     };
     let [publish, header, body] = <[Frame; 3]>::try_from(publish(&Bytes::from_static(b"body"))).unwrap();
     let method = method(queue::Declare::default());
     use FrameType::{Body, Header, Method};
-    check(vec![header.clone()], Method, Header);
-    check(vec![body.clone()], Method, Body);
-    check(vec![publish.clone(), method.clone()], Header, Method);
-    check(vec![publish.clone(), body.clone()], Header, Body);
-    check(vec![publish.clone(), header.clone(), method], Body, Method);
-    check(vec![publish, header.clone(), header], Body, Header);
+    // The method at fault is the one whose content was due.
+    let (none, publishing) = ((0, 0), (60, 40));
+    assert_eq!(check(vec![header.clone()], Method, Header), none);
+    assert_eq!(check(vec![method.clone(), body.clone()], Method, Body), none);
+    assert_eq!(check(vec![publish.clone(), method.clone()], Header, Method), publishing);
+    assert_eq!(check(vec![publish.clone(), body.clone()], Header, Body), publishing);
+    assert_eq!(check(vec![publish.clone(), header.clone(), method], Body, Method), publishing);
+    assert_eq!(check(vec![publish, header.clone(), header], Body, Header), publishing);
 }
 
 #[test]
@@ -120,17 +123,27 @@ fn a_body_is_as_long_as_its_header_says() {
     assert_eq!(assembler.push(body(b"")), Ok(None));
     let error = assembler.push(body(b"dy!")).unwrap_err();
     assert_eq!(error, AssemblyError::BodyOverrun { bytes: 3, left: 2 });
-    assert_eq!(error.reply_code(), ReplyCode::FrameError);
+    assert_eq!(error.reply_code(), ReplyCode::UnexpectedFrame);
 }
 
 #[test]
-fn a_body_beyond_the_limit_is_refused_by_its_header() {
+fn a_body_beyond_the_limit_is_passed_over_and_refused_when_it_has_come() {
     let mut assembler = Assembler::new(3);
-    let mut sent = publish(&Bytes::from_static(b"body"));
-    sent.pop();
-    let header = sent.pop().unwrap();
-    assembler.push(sent.pop().unwrap()).unwrap();
-    let error = assembler.push(header).unwrap_err();
+    let [first, header, only] = <[Frame; 3]>::try_from(publish(&Bytes::from_static(b"body"))).unwrap();
+    assert_eq!(assembler.push(first), Ok(None));
+    assert_eq!(assembler.push(header), Ok(None));
+    let error = assembler.push(only).unwrap_err();
     assert_eq!(error, AssemblyError::BodyTooLarge { bytes: 4, bytes_max: 3 });
     assert_eq!(error.reply_code(), ReplyCode::PreconditionFailed);
+    assert_eq!(assembler.method_ids(), (60, 40));
+}
+
+#[test]
+fn a_method_that_cannot_be_read_has_ids_all_the_same() {
+    for (payload, ids) in [("0032 000a 00", (50, 10)), ("0063 000a", (99, 10)), ("003c", (0, 0))] {
+        let mut assembler = Assembler::new(BODY_BYTES_MAX);
+        let frame = Frame { frame_type: FrameType::Method, channel: 1, payload: super::hex(payload) };
+        assert!(assembler.push(frame).is_err());
+        assert_eq!(assembler.method_ids(), ids);
+    }
 }

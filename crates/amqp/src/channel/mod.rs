@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_amqp_wire::{Assembler, BasicProperties, ShortStr};
-use weir_broker::queues::{ConsumerId, OwnerId, Place, QueueRef};
+use weir_broker::queues::{ConsumerId, FurtherKeys, OwnerId, Place, QueueRef};
 use weir_broker::streams::StreamCredit;
 use weir_broker::topology::QueueInfo;
 use weir_model::TopicId;
 use weir_model::routing::Arguments;
 
 pub(crate) use confirms::{Confirm, Confirms};
-pub(crate) use prefetch::SharedPrefetch;
+pub(crate) use prefetch::{SharedPrefetch, Unshared};
 pub(crate) use transaction::{Transaction, TransactionFull};
 pub(crate) use unsettled::{UnknownTag, Unsettled};
 
@@ -81,14 +81,18 @@ pub(crate) struct ReplyConsumer {
     pub mailbox: ShortStr,
 }
 
-/// A message on its way to an exchange.
+/// A message that is checked, and of which it is known where it goes.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Addressed {
     pub exchange: ShortStr,
     pub routing_key: ShortStr,
+    /// Its keys beside that.
+    pub further: FurtherKeys,
     pub mandatory: bool,
     pub properties: BasicProperties,
     pub body: bytes::Bytes,
+    /// For how many milliseconds exchanges keep it back, if any does.
+    pub delay_ms: i64,
 }
 
 /// What a channel does with messages and settlements.

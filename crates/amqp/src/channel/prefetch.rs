@@ -1,5 +1,6 @@
 //! A limit that all consumers of a channel share (`basic.qos` with `global`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weir_dispatch::Gate;
@@ -46,6 +47,18 @@ impl Gate for SharedPrefetch {
     }
 }
 
+/// The same limit for whoever takes messages that nobody settles: such a consumer waits as long as the limit is used up, and
+/// uses up nothing of it.
+#[derive(Debug)]
+pub(crate) struct Unshared(pub Arc<SharedPrefetch>);
+
+impl Gate for Unshared {
+    fn take(&self) -> bool {
+        let limit = self.0.limit();
+        limit == 0 || self.0.unsettled.load(Ordering::Acquire) < limit
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +74,17 @@ mod tests {
         assert_eq!([prefetch.take(), prefetch.take()], [true, false]);
         prefetch.settled(1_000);
         assert!(prefetch.take());
+    }
+
+    #[test]
+    fn what_nobody_settles_waits_for_the_limit_and_takes_nothing_of_it() {
+        let prefetch = Arc::new(SharedPrefetch::default());
+        let unshared = Unshared(prefetch.clone());
+        assert!(unshared.take());
+        prefetch.set_limit(1);
+        assert!(unshared.take() && unshared.take() && prefetch.take());
+        assert!(!unshared.take());
+        prefetch.settled(1);
+        assert!(unshared.take());
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use weir_model::subscription::Disposition;
+use weir_router::Route;
 
-use super::{Delivered, Held};
+use super::{Addressed, Delivered};
 
 /// Bytes of messages that a transaction may hold: they are in memory until it is committed.
 const TRANSACTION_BYTES_MAX: usize = 64 << 20;
@@ -12,13 +13,17 @@ const TRANSACTION_BYTES_MAX: usize = 64 << 20;
 /// What a message takes beside its body, about.
 const MESSAGE_OVERHEAD_BYTES: usize = 1 << 10;
 
+/// What a queue that gets a message takes in it, about.
+const QUEUE_OVERHEAD_BYTES: usize = 32;
+
 /// Deliveries by their tags, and what becomes of them.
 type Settlement = (Vec<(u64, Delivered)>, Disposition);
 
 /// Messages and settlements that wait for a commit.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
-    messages: Vec<Held>,
+    /// Each with the queues that were there for it when it was published.
+    messages: Vec<(Addressed, Route)>,
     bytes: usize,
     settlements: Vec<Settlement>,
     /// Whether a message of the commit under way could not be published.
@@ -31,13 +36,14 @@ pub(crate) struct Transaction {
 pub(crate) struct TransactionFull;
 
 impl Transaction {
-    pub(crate) fn publish(&mut self, message: Held) -> Result<(), TransactionFull> {
-        let bytes = self.bytes + message.body.len() + MESSAGE_OVERHEAD_BYTES;
+    pub(crate) fn publish(&mut self, message: Addressed, route: Route) -> Result<(), TransactionFull> {
+        let queues = route.queues().len() * QUEUE_OVERHEAD_BYTES;
+        let bytes = self.bytes + message.body.len() + queues + MESSAGE_OVERHEAD_BYTES;
         if bytes > TRANSACTION_BYTES_MAX {
             return Err(TransactionFull);
         }
         self.bytes = bytes;
-        self.messages.push(message);
+        self.messages.push((message, route));
         Ok(())
     }
 
@@ -51,7 +57,7 @@ impl Transaction {
     }
 
     /// Takes out what is to be committed.
-    pub(crate) fn take(&mut self) -> (Vec<Held>, Vec<Settlement>) {
+    pub(crate) fn take(&mut self) -> (Vec<(Addressed, Route)>, Vec<Settlement>) {
         let Transaction { messages, settlements, .. } = std::mem::take(self);
         (messages, settlements)
     }

@@ -12,10 +12,10 @@ use weir_dispatch::{Gate, NewConsumer};
 use weir_model::queue::QueueKind;
 use weir_model::subscription::{DeadReason, Disposition};
 
-use super::declare::text;
-use super::streams::Source;
+use super::declare::asked;
+use super::streams::{OFFSET, Source};
 use super::{Connection, Feed, NextDeliveries};
-use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode};
+use crate::channel::{Consumer, ConsumerKey, Delivered, Leased, Mode, Unshared};
 use crate::errors::Failure;
 use crate::handshake::generated;
 use crate::replies::REPLY_TO;
@@ -54,29 +54,35 @@ impl Connection {
             true => generated("amq.ctag-", self.front.broker.random_bytes()),
             false => method.consumer_tag.detached(),
         };
+        let named = self.queue_name(number, &method.queue)?;
         self.check_tag_is_free(number, &tag)?;
-        if method.queue == REPLY_TO {
+        if named == REPLY_TO {
             return self.consume_replies(number, tag, &method);
         }
-        let named = self.queue_name(number, &method.queue)?;
-        let name = text(&named)?;
+        let name = asked(&named)?;
         self.check(Operation::BasicConsume, Parties::one(&name))?;
         let info = match self.source(&name)? {
             Source::Queue(info) => info,
             Source::Stream(topic) => return self.consume_stream(number, tag, &topic, named, &method).await,
         };
         let of = queue_in(&self.namespace, &name);
-        if method.exclusive && info.arguments.single_active {
-            return Err(Failure::new(ReplyCode::AccessRefused, format!("{of} in exclusive use")));
-        }
+        self.check_not_others(&info, &name)?;
         let priority = priority(&method.arguments, &of)?;
+        refuse_argument(&method.arguments, OFFSET, &of, info.meta.kind)?;
         if info.meta.kind == QueueKind::Quorum && self.channel(number)?.shared_prefetch.is_limited() {
             let words = format!("{of} does not support global qos");
             return Err(Failure::new(ReplyCode::NotImplemented, words));
         }
+        let in_use = Failure::new(ReplyCode::AccessRefused, format!("{of} in exclusive use"));
+        if method.exclusive && info.arguments.single_active {
+            return Err(in_use);
+        }
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
-        let gate: Arc<dyn Gate> = channel.shared_prefetch.clone();
+        let gate: Arc<dyn Gate> = match method.no_ack {
+            false => channel.shared_prefetch.clone(),
+            true => Arc::new(Unshared(channel.shared_prefetch.clone())),
+        };
         let bounded = prefetch > 0 && !method.no_ack;
         let consumer = NewConsumer {
             owner: channel.owner,
@@ -84,17 +90,14 @@ impl Connection {
             priority,
             exclusive: method.exclusive,
             settled: method.no_ack,
-            gate: (!method.no_ack).then_some(gate),
+            gate: Some(gate),
         };
         let subscribe = |queue: QueueRef| {
             let consumer = consumer.clone();
             async move { queue.subscribe(consumer).await }
         };
         let (info, queue, subscribed) = self.ask_queue(&name, subscribe).await?;
-        let (id, deliveries) = subscribed.map_err(|_| {
-            let words = format!("queue '{name}' in vhost '{}' in exclusive use", self.namespace);
-            Failure::new(ReplyCode::AccessRefused, words)
-        })?;
+        let (id, deliveries) = subscribed.map_err(|_| in_use)?;
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
@@ -224,13 +227,13 @@ impl Connection {
 
     pub(super) async fn get(&mut self, number: u16, method: basic::Get) -> Result<(), Failure> {
         let named = self.queue_name(number, &method.queue)?;
-        let name = text(&named)?;
+        let name = asked(&named)?;
         self.check(Operation::BasicGet, Parties::one(&name))?;
         let info = match self.source(&name)? {
             Source::Queue(info) => info,
             Source::Stream(_) => {
-                let words =
-                    format!("basic.get not supported by stream '{name}' in vhost '{}'", self.namespace);
+                let of = queue_in(&self.namespace, &name);
+                let words = format!("basic.get not supported by stream queues {of}");
                 return Err(Failure::new(ReplyCode::NotImplemented, words));
             }
         };
@@ -363,10 +366,26 @@ fn of_a_queue(delivered: Delivered) -> Option<Leased> {
 fn priority(arguments: &Table, of: &str) -> Result<i32, Failure> {
     let Some(value) = arguments.get("x-priority") else { return Ok(0) };
     let number = value.as_i64().ok_or_else(|| {
-        let words = format!("invalid arg 'x-priority' for {of}: expected integer");
-        Failure::precondition(words)
+        let got = value.type_name();
+        Failure::precondition(format!("invalid arg 'x-priority' for {of}: \"expected integer, got {got}\""))
     })?;
     Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+}
+
+/// Refuses an argument of consumers that a kind of queue does not have.
+pub(super) fn refuse_argument(
+    arguments: &Table,
+    argument: &str,
+    of: &str,
+    kind: QueueKind,
+) -> Result<(), Failure> {
+    match arguments.get(argument) {
+        None => Ok(()),
+        Some(_) => {
+            let words = format!("invalid arg '{argument}' for {of} of queue type rabbit_{kind}_queue");
+            Err(Failure::precondition(words))
+        }
+    }
 }
 
 /// Waits for the next records of a consumer.

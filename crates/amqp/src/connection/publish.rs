@@ -1,6 +1,6 @@
 //! Class basic on its way in: messages are routed, gathered, published and confirmed.
 
-use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, expires_after, take_copies};
+use weir_amqp_message::{Asked, EXPIRES_HEADER, Message, expiration_ms, expires_after, take_copies};
 use weir_amqp_wire::methods::{basic, confirm};
 use weir_amqp_wire::{BasicProperties, Content, ReplyCode, ShortStr};
 use weir_broker::errors::PublishError;
@@ -8,13 +8,13 @@ use weir_broker::queues::keys_header;
 use weir_broker::topology::Destinations;
 use weir_broker::{Operation, Parties};
 use weir_model::batch::{BatchBuilder, Header, Record};
-use weir_router::{NoSuchExchange, Routed};
+use weir_router::{NoSuchExchange, Route, Routed};
 
 use super::Connection;
-use super::declare::text;
+use super::declare::asked;
 use super::delay::{Delayed, delay_of};
 use super::permission::further_keys;
-use crate::channel::{Confirm, Held, Mode};
+use crate::channel::{Addressed, Confirm, Mode};
 use crate::errors::Failure;
 
 /// Bytes of messages that go together.
@@ -51,103 +51,123 @@ impl Connection {
         if publish.immediate {
             return Err(Failure::new(ReplyCode::NotImplemented, "immediate=true"));
         }
-        let mut properties = content.properties;
-        self.fill_in_reply_to(number, &mut properties)?;
-        let held = Held {
-            exchange: publish.exchange,
-            routing_key: publish.routing_key,
-            mandatory: publish.mandatory,
-            properties,
-            body: content.body.into_contiguous(),
+        let mut route = std::mem::take(&mut self.route);
+        let addressed = self.address(number, publish, content, &mut route);
+        let sent = match addressed {
+            Ok(addressed) => self.take_in(number, addressed, &mut route).await,
+            Err(failure) => Err(failure),
         };
-        self.check_message(&held)?;
+        self.route = route;
+        sent
+    }
+
+    /// What becomes of a message depends on its channel. A transaction keeps the route.
+    async fn take_in(&mut self, number: u16, message: Addressed, route: &mut Route) -> Result<(), Failure> {
         let channel = self.channel(number)?;
         match &mut channel.mode {
-            Mode::Transaction(transaction) => Ok(transaction.publish(held)?),
-            Mode::Plain => self.route(number, held, None).await,
+            Mode::Transaction(transaction) => Ok(transaction.publish(message, std::mem::take(route))?),
+            Mode::Plain => self.send_on(number, message, route, None).await,
             Mode::Confirm => {
                 let tag = channel.confirms.publish();
-                self.route(number, held, Some(tag)).await
+                self.send_on(number, message, route, Some(tag)).await
             }
         }
     }
 
-    /// What can be told of a message before it is routed.
-    fn check_message(&mut self, held: &Held) -> Result<(), Failure> {
-        let exchange = text(&held.exchange)?;
-        let parties = Parties::one(&exchange);
-        self.check(Operation::BasicPublish, parties)?;
-        if !exchange.is_empty() {
-            let namespace = self.namespace.clone();
-            match self.router()?.exchange(&exchange) {
-                None => return Err(Failure::no_exchange(&exchange, &namespace)),
-                Some(meta) if meta.internal => {
-                    let words =
-                        format!("cannot publish to internal exchange '{exchange}' in vhost '{namespace}'");
-                    return Err(Failure::new(ReplyCode::AccessRefused, words));
-                }
-                Some(_) => {}
-            }
-            let keys = further_keys(&held.properties);
-            let keys = std::iter::once(&held.routing_key.as_bytes()[..]).chain(keys);
-            self.check_keys(Operation::BasicPublish, parties, &exchange, keys)?;
-        }
-        if let Some(user) = &held.properties.user_id
-            && !user.as_str().is_some_and(|user| self.pass.identity().may_send_as(user))
-        {
-            let words =
-                format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
-            return Err(Failure::precondition(words));
-        }
-        if let Some(mode) = held.properties.delivery_mode.filter(|mode| !(1..=2).contains(mode)) {
+    /// Checks a message, in RabbitMQ's order, and finds its queues. Direct replies go out.
+    fn address(
+        &mut self,
+        number: u16,
+        publish: basic::Publish,
+        content: Content,
+        route: &mut Route,
+    ) -> Result<Addressed, Failure> {
+        let basic::Publish { exchange, routing_key, mandatory, .. } = publish;
+        let Content { mut properties, body } = content;
+        let exchange_name = asked(&exchange)?;
+        self.check_exchange(&exchange_name, &routing_key, &properties)?;
+        self.fill_in_reply_to(number, &mut properties)?;
+        self.check_properties(&properties)?;
+        let further = take_copies(&mut properties)?;
+        if let Some(mode) = properties.delivery_mode.filter(|mode| !(1..=2).contains(mode)) {
             return Err(Failure::precondition(format!("invalid message: {{delivery_mode_unknown,{mode}}}")));
         }
-        if let Some(expiration) = &held.properties.expiration
-            && expires_after(expiration).is_none()
-        {
-            return Err(Failure::precondition(format!("invalid expiration '{expiration}'")));
-        }
-        Ok(())
-    }
-
-    /// Finds a message's queues, and puts it with others that go there.
-    pub(super) async fn route(&mut self, number: u16, held: Held, tag: Option<u64>) -> Result<(), Failure> {
-        let Held { exchange, routing_key, mandatory, mut properties, body } = held;
-        let exchange_name = text(&exchange)?;
-        let further = take_copies(&mut properties)?;
+        let body = body.into_contiguous();
         let mut keys: Vec<&[u8]> = Vec::with_capacity(1 + further.copies.len() + further.blind.len());
         keys.push(routing_key.as_bytes());
         keys.extend(further.copies.iter().chain(&further.blind).map(|key| &key[..]));
         if exchange.is_empty() {
             self.reply(&keys, &properties, &body);
         }
-        let mut route = std::mem::take(&mut self.route);
         let random = self.next_random();
         let delay = delay_of(&properties);
-        let is_delayed = !matches!(delay, Ok(None));
         let found = {
-            let asked = Asked::new(&properties);
+            let wanted = Asked::new(&properties);
+            let is_delayed = !matches!(delay, Ok(None));
             let routed =
-                Routed { properties: &asked, is_delayed, random, ..Routed::new(&exchange_name, &keys) };
-            self.router()?.route(&routed, &mut route)
+                Routed { properties: &wanted, is_delayed, random, ..Routed::new(&exchange_name, &keys) };
+            self.router()?.route(&routed, route)
         };
         if let Err(NoSuchExchange) = found {
-            self.route = route;
             return Err(Failure::no_exchange(&exchange_name, &self.namespace));
         }
-        if !route.held_by().is_empty() {
-            let held_by = route.held_by().to_vec();
-            let names = route.queues().map(|name| &**name);
-            let now = self.front.broker.destinations(&self.namespace, names, properties.priority, random);
-            self.route = route;
-            let message = Message { exchange, routing_key: routing_key.clone(), properties, body };
-            let keys = keys.into_iter().map(bytes::Bytes::copy_from_slice).collect();
-            let (now, delay_ms) = (now?, delay?.unwrap_or_default());
-            let delayed = Delayed { delay_ms, held_by, now, keys, further, mandatory, message, tag };
-            return self.delay(number, delayed).await;
+        let delay_ms = if route.held_by().is_empty() { 0 } else { delay?.unwrap_or_default() };
+        Ok(Addressed { exchange, routing_key, further, mandatory, properties, body, delay_ms })
+    }
+
+    /// Whether the user may publish to an exchange by these keys, and it is there.
+    fn check_exchange(
+        &mut self,
+        exchange: &str,
+        routing_key: &ShortStr,
+        properties: &BasicProperties,
+    ) -> Result<(), Failure> {
+        let parties = Parties::one(exchange);
+        self.check(Operation::BasicPublish, parties)?;
+        if exchange.is_empty() {
+            return Ok(());
         }
-        if route.is_empty() {
-            self.route = route;
+        let namespace = self.namespace.clone();
+        match self.router()?.exchange(exchange) {
+            None => return Err(Failure::no_exchange(exchange, &namespace)),
+            Some(meta) if meta.internal => {
+                let words =
+                    format!("cannot publish to internal exchange '{exchange}' in vhost '{namespace}'");
+                return Err(Failure::new(ReplyCode::AccessRefused, words));
+            }
+            Some(_) => {}
+        }
+        let keys = std::iter::once(&routing_key.as_bytes()[..]).chain(further_keys(properties));
+        self.check_keys(Operation::BasicPublish, parties, exchange, keys)
+    }
+
+    /// What must be true of properties that mean something to the broker.
+    fn check_properties(&self, properties: &BasicProperties) -> Result<(), Failure> {
+        if let Some(user) = &properties.user_id
+            && !user.as_str().is_some_and(|user| self.pass.identity().may_send_as(user))
+        {
+            let words =
+                format!("user_id property set to '{user}' but authenticated user was '{}'", self.client.user);
+            return Err(Failure::precondition(words));
+        }
+        if let Some(expiration) = &properties.expiration
+            && let Err(why) = expiration_ms(expiration)
+        {
+            return Err(Failure::precondition(format!("invalid expiration '{expiration}': {why}")));
+        }
+        Ok(())
+    }
+
+    /// Puts a message with others that go to the same queues.
+    pub(super) async fn send_on(
+        &mut self,
+        number: u16,
+        message: Addressed,
+        route: &Route,
+        tag: Option<u64>,
+    ) -> Result<(), Failure> {
+        let Addressed { exchange, routing_key, further, mandatory, properties, body, delay_ms } = message;
+        if route.is_empty() && route.held_by().is_empty() {
             if mandatory {
                 self.flush_messages().await;
                 self.return_message(number, exchange, routing_key, &properties, &body);
@@ -158,11 +178,19 @@ impl Connection {
             }
             return Ok(());
         }
+        let random = self.next_random();
         let broker = &self.front.broker;
         let names = route.queues().map(|name| &**name);
-        let destinations = broker.destinations(&self.namespace, names, properties.priority, random);
-        self.route = route;
-        let destinations = destinations?;
+        let destinations = broker.destinations(&self.namespace, names, properties.priority, random)?;
+        if !route.held_by().is_empty() {
+            let held_by = route.held_by().to_vec();
+            let keys = std::iter::once(routing_key.as_bytes()).chain(&further.copies).chain(&further.blind);
+            let keys = keys.map(|key| bytes::Bytes::copy_from_slice(key)).collect();
+            let message = Message { exchange, routing_key, properties, body };
+            let delayed =
+                Delayed { delay_ms, held_by, now: destinations, keys, further, mandatory, message, tag };
+            return self.delay(number, delayed).await;
+        }
         let now = broker.now_ms();
         if destinations.take_nothing_twice() {
             self.flush_settlements().await;

@@ -7,15 +7,16 @@ use weir_amqp_wire::methods::{basic, queue};
 use weir_amqp_wire::{ReplyCode, ShortStr, Table, Value};
 use weir_broker::Topic;
 use weir_broker::streams::{StreamRecord, StreamStart};
-use weir_broker::topology::{QueueInfo, interval_ms};
+use weir_broker::topology::{QueueInfo, interval_ms, queue_in};
 use weir_model::queue::{QueueKind, full_name};
 
+use super::basic::refuse_argument;
 use super::{Connection, NextRecords, StreamFeed};
 use crate::channel::{Delivered, StreamConsumer};
 use crate::errors::Failure;
 
 /// Where a consumer says where it begins, and a message where it lies.
-const OFFSET: &str = "x-stream-offset";
+pub(super) const OFFSET: &str = "x-stream-offset";
 
 /// The header of a message of a topic that has several partitions: in which it lies.
 const PARTITION: &str = "x-stream-partition";
@@ -49,21 +50,20 @@ impl Connection {
         name: ShortStr,
         method: &basic::Consume,
     ) -> Result<(), Failure> {
-        let of = format!("stream '{name}' in vhost '{}'", self.namespace);
-        let refuse = |code, words: String| Err(Failure::new(code, words));
-        if method.no_ack {
-            let words = format!("automatic acknowledgement not supported by {of}");
-            return refuse(ReplyCode::NotImplemented, words);
-        }
+        let of = queue_in(&self.namespace, &name.to_string_lossy());
+        refuse_argument(&method.arguments, "x-priority", &of, QueueKind::Stream)?;
         let start = start(&method.arguments, self.front.broker.now_ms())
             .ok_or_else(|| Failure::precondition(format!("invalid arg '{OFFSET}' for {of}")))?;
         let channel = self.channel(number)?;
-        if channel.shared_prefetch.is_limited() {
-            let words = format!("{of} does not support global qos");
-            return refuse(ReplyCode::NotImplemented, words);
-        }
         if channel.prefetch == 0 {
-            return Err(Failure::precondition(format!("consumer prefetch count is not set for {of}")));
+            return Err(Failure::precondition(format!("consumer prefetch count is not set for '{of}'")));
+        }
+        if method.no_ack {
+            let words = format!("automatic acknowledgement not supported by stream queues {of}");
+            return Err(Failure::new(ReplyCode::NotImplemented, words));
+        }
+        if channel.shared_prefetch.is_limited() {
+            return Err(Failure::new(ReplyCode::NotImplemented, format!("{of} does not support global qos")));
         }
         let (owner, prefetch) = (channel.owner, channel.prefetch);
         let (credit, records) = self.front.broker.read_stream(topic, start, prefetch.into()).await?;

@@ -22,8 +22,8 @@ impl Connection {
     /// ends then, and what it had comes back.
     pub(super) async fn commit(&mut self, number: u16) -> Result<(), Failure> {
         let (messages, settlements) = self.transaction(number)?.take();
-        for message in messages {
-            self.route(number, message, None).await?;
+        for (message, route) in messages {
+            self.send_on(number, message, &route, None).await?;
         }
         self.flush_messages().await;
         self.until_published().await;

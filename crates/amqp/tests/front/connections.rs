@@ -80,3 +80,49 @@ async fn a_client_that_reads_slowly_is_not_taken_for_silent() {
     }
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_breaks_the_protocol_is_told_by_which_method() {
+    let world = World::started().await;
+    let refused = |raw: &'static [u8], code, ids| {
+        let world = &world;
+        async move {
+            let mut client = world.client().await;
+            client.raw(raw).await;
+            match client.method().await {
+                Method::ConnectionClose(close) => {
+                    assert_eq!(
+                        (close.reply_code, (close.class_id, close.method_id)),
+                        (code, ids),
+                        "{raw:x?}"
+                    );
+                }
+                other => panic!("{raw:x?}: {other:?}"),
+            }
+        }
+    };
+    // On channel 2, which is not open: channel.close, and a body.
+    refused(b"\x01\0\x02\0\0\0\x0b\0\x14\0\x28\0\0\0\0\0\0\0\xce", 504, (20, 40)).await;
+    refused(b"\x03\0\x02\0\0\0\x01x\xce", 505, (0, 0)).await;
+    // On channel 0: basic.qos.
+    refused(b"\x01\0\0\0\0\0\x0b\0\x3c\0\x0a\0\0\0\0\0\0\0\xce", 504, (60, 10)).await;
+    // On channel 1: channel.close_ok and basic.cancel_ok that nobody asked for, a queue.declare that is cut off.
+    refused(b"\x01\0\x01\0\0\0\x04\0\x14\0\x29\xce", 503, (20, 41)).await;
+    refused(b"\x01\0\x01\0\0\0\x06\0\x3c\0\x1f\x01t\xce", 503, (60, 31)).await;
+    refused(b"\x01\0\x01\0\0\0\x05\0\x32\0\x0a\0\xce", 501, (50, 10)).await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn channels_are_counted_and_their_numbers_are_not() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.open(60_000).await;
+    client.open(2_048).await;
+    for number in 2..=2_045 {
+        client.open(number).await;
+    }
+    let answer = client.call(2_046, channel::Open::default()).await;
+    assert!(matches!(&answer, Method::ConnectionClose(close) if close.reply_code == 530), "{answer:?}");
+    world.stop().await;
+}

@@ -1,7 +1,7 @@
 //! What is held back until a commit.
 
-use weir_amqp_wire::Method;
-use weir_amqp_wire::methods::tx;
+use weir_amqp_wire::methods::{queue, tx};
+use weir_amqp_wire::{BasicProperties, Method, ShortStr, Table};
 
 use super::support::World;
 
@@ -36,5 +36,44 @@ async fn a_transaction_holds_only_so_much() {
     }
     let answer = client.method().await;
     assert!(matches!(&answer, Method::ChannelClose(close) if close.reply_code == 406), "{answer:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transactions_messages_go_where_they_went_when_they_were_published() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.declare("before").await;
+    client.declare("after").await;
+    let bind = |queue| queue::Bind {
+        queue: ShortStr::from_static(queue),
+        exchange: ShortStr::from_static("amq.fanout"),
+        ..queue::Bind::default()
+    };
+    client.call(1, bind("before")).await;
+    client.call(1, tx::Select {}).await;
+    client.publish_to("amq.fanout", "", &BasicProperties::default(), b"m").await;
+    client.call(1, bind("after")).await;
+    assert_eq!(client.ready("before").await, 0, "not before it is committed");
+    assert!(matches!(client.call(1, tx::Commit {}).await, Method::TxCommitOk(_)));
+    assert_eq!([client.ready("before").await, client.ready("after").await], [1, 0]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transactions_messages_are_checked_when_they_are_published() {
+    let world = World::started().await;
+    let blind = Some(Table::new().with("BCC", "no list"));
+    for properties in [
+        BasicProperties { headers: blind, ..BasicProperties::default() },
+        BasicProperties { delivery_mode: Some(3), ..BasicProperties::default() },
+        BasicProperties { expiration: Some(ShortStr::from_static("soon")), ..BasicProperties::default() },
+    ] {
+        let mut client = world.client().await;
+        client.call(1, tx::Select {}).await;
+        client.publish_to("", "q", &properties, b"m").await;
+        let answer = client.method().await;
+        assert!(matches!(&answer, Method::ChannelClose(close) if close.reply_code == 406), "{answer:?}");
+    }
     world.stop().await;
 }

@@ -255,6 +255,14 @@ impl Actor {
         }
     }
 
+    /// What comes back to a full queue pushes the first ones out before somebody gets them. In a quorum queue those who
+    /// take some have theirs first, as in RabbitMQ.
+    fn drop_for_returned(&mut self) {
+        if !self.options.returns_in_turn {
+            self.drop_excess();
+        }
+    }
+
     /// Hands out what has been appended to those who wait for it: they come before whoever asks or counts.
     async fn catch_up(&mut self) {
         self.note_growth().await;
@@ -380,8 +388,7 @@ impl Actor {
                     // After a change of leaders an owner may settle what is not its own any more.
                     let _ = self.dispatcher.settle(owner, place, disposition);
                 }
-                // What comes back to a full queue pushes the first ones out before somebody gets them.
-                self.drop_excess();
+                self.drop_for_returned();
                 if let Some(reply) = reply {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
@@ -390,7 +397,7 @@ impl Actor {
                 for consumer in self.dispatcher.close_owner(owner, failed) {
                     self.sinks.remove(&consumer);
                 }
-                self.drop_excess();
+                self.drop_for_returned();
             }
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
@@ -424,10 +431,12 @@ impl Actor {
             Ask::Reserve(records, bytes, reply) => {
                 self.catch_up().await;
                 let ready = (self.dispatcher.ready(), self.dispatcher.ready_bytes());
-                // What somebody waits for does not wait itself.
+                // What somebody waits for does not wait itself; a classic queue takes only what it would have room for.
+                let limits = self.options.limits;
+                let fits = self.options.returns_in_turn || limits.allow(records, bytes);
                 let limits = match self.dispatcher.is_anybody_willing() {
-                    true => Limits::default(),
-                    false => self.options.limits,
+                    true if fits => Limits::default(),
+                    _ => limits,
                 };
                 // A promise that nobody waits for is given back by being dropped.
                 let _ = reply.send(self.room.promise(limits, ready, (records, bytes)));

@@ -33,6 +33,11 @@ impl Limits {
     pub fn refuses(&self) -> bool {
         self.overflow != Overflow::DropHead && (self.records.is_some() || self.bytes.is_some())
     }
+
+    /// Whether so much may wait where nothing else does.
+    pub fn allow(&self, records: u64, bytes: u64) -> bool {
+        self.records.is_none_or(|most| records <= most) && self.bytes.is_none_or(|most| bytes <= most)
+    }
 }
 
 /// What was promised and has not arrived.
@@ -124,5 +129,7 @@ mod tests {
         assert!(TWO.refuses());
         assert!(!Limits { overflow: Overflow::DropHead, ..TWO }.refuses());
         assert!(!Limits { records: None, bytes: None, overflow: Overflow::RejectDead }.refuses());
+        assert!(TWO.allow(2, 10) && !TWO.allow(3, 0) && !TWO.allow(1, 11));
+        assert!(Limits::default().allow(u64::MAX, u64::MAX));
     }
 }

@@ -7,6 +7,7 @@ use weir_model::TimestampMs;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
 
+use super::kinds::has_argument;
 use super::rules::{queue_in, type_name};
 use super::unique::UniqueWindow;
 use crate::queues::{Limits, Overflow, QueueOptions};
@@ -15,12 +16,18 @@ use crate::queues::{Limits, Overflow, QueueOptions};
 /// (RabbitMQ from 4.0 on).
 const DELIVERY_LIMIT_DEFAULT: u16 = 20;
 
+/// Longest time that a message or a queue may be given, in milliseconds: ten years, as in RabbitMQ.
+pub const EXPIRY_MS_MAX: TimestampMs = 3_650 * 86_400_000;
+
 /// Bytes of a queue's segments: what is settled takes the disk's space until its segment is settled as a whole.
 const QUEUE_SEGMENT_BYTES: u32 = 64 << 20;
 
 /// Bounds of a stream's segments, in bytes.
 const SEGMENT_BYTES_MIN: i64 = 1 << 20;
 const SEGMENT_BYTES_MAX: i64 = i32::MAX as i64;
+
+/// The argument that says how many priorities there are.
+const MAX_PRIORITY: &str = "x-max-priority";
 
 /// Where a queue's dead records go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,14 +130,19 @@ pub struct InvalidArgument {
     pub why: String,
 }
 
-/// Reads arguments of one queue.
+/// Reads arguments of one queue. Those that its kind does not have are as good as absent.
 pub(super) struct Reader<'a> {
     namespace: &'a str,
     queue: &'a str,
+    kind: QueueKind,
     arguments: &'a Arguments,
 }
 
 impl Reader<'_> {
+    fn get(&self, name: &str) -> Option<&ArgumentValue> {
+        argument(self.arguments, name).filter(|_| has_argument(self.kind, name))
+    }
+
     fn invalid(&self, name: &'static str, why: impl Into<String>) -> InvalidArgument {
         InvalidArgument { name, of: queue_in(self.namespace, self.queue), why: why.into() }
     }
@@ -139,30 +151,37 @@ impl Reader<'_> {
         self.invalid(name, format!("{{unacceptable_type,{}}}", type_name(value)))
     }
 
+    /// A whole number within bounds.
     pub(super) fn number(
         &self,
         name: &'static str,
         least: i64,
         most: i64,
     ) -> Result<Option<i64>, InvalidArgument> {
-        match argument(self.arguments, name) {
+        match self.get(name) {
             None => Ok(None),
             Some(ArgumentValue::Integer(value)) if (least..=most).contains(value) => Ok(Some(*value)),
             Some(ArgumentValue::Integer(value)) => {
                 let why = match value {
                     ..0 => "value_negative",
                     0 => "value_zero",
-                    _ if *value > most => "value_too_big",
-                    _ => "value_too_small",
+                    _ if *value < least => "value_too_small",
+                    _ if name == MAX_PRIORITY => "max_value_exceeded",
+                    _ => "value_too_large",
                 };
                 Err(self.invalid(name, format!("{{{why},{value}}}")))
             }
-            Some(other) => Err(self.wrong_type(name, other)),
+            Some(other) => Err(self.invalid(name, format!("\"expected integer, got {}\"", type_name(other)))),
         }
     }
 
+    /// A length or a count of anything.
+    fn count(&self, name: &'static str) -> Result<Option<u64>, InvalidArgument> {
+        Ok(self.number(name, 0, i64::MAX)?.map(i64::cast_unsigned))
+    }
+
     fn text(&self, name: &'static str) -> Result<Option<&str>, InvalidArgument> {
-        match argument(self.arguments, name) {
+        match self.get(name) {
             None => Ok(None),
             Some(value) => match value.as_text() {
                 Some(text) => Ok(Some(text)),
@@ -171,20 +190,59 @@ impl Reader<'_> {
         }
     }
 
-    /// An age: a number and its unit, of Y, M, D, h, m and s, in milliseconds.
+    /// An age: a number above 0 and its unit, of Y, M, D, h, m and s, in milliseconds.
     fn age(&self, name: &'static str) -> Result<Option<TimestampMs>, InvalidArgument> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        match interval_ms(text) {
+        match interval_ms(text).filter(|ms| *ms > 0) {
             Some(ms) => Ok(Some(ms)),
-            None => Err(self.invalid(name, format!("'{text}' is no age such as 7D or 30m"))),
+            None => Err(self.invalid(name, "invalid_max_age")),
         }
     }
 
     pub(super) fn flag(&self, name: &'static str) -> Result<bool, InvalidArgument> {
-        match argument(self.arguments, name) {
+        match self.get(name) {
             None => Ok(false),
             Some(ArgumentValue::Bool(value)) => Ok(*value),
             Some(other) => Err(self.wrong_type(name, other)),
+        }
+    }
+
+    fn dead_letters(&self) -> Result<Option<DeadLetters>, InvalidArgument> {
+        let exchange = self.text("x-dead-letter-exchange")?;
+        let routing_key = self.text("x-dead-letter-routing-key")?.map(str::to_owned);
+        if exchange.is_none() && routing_key.is_some() {
+            return Err(self.invalid("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"));
+        }
+        let at_least_once = match self.text("x-dead-letter-strategy")? {
+            None | Some("at-most-once") => false,
+            Some("at-least-once") => true,
+            Some(_) => return Err(self.invalid("x-dead-letter-strategy", "invalid_dlx_strategy")),
+        };
+        Ok(exchange.map(|exchange| DeadLetters { exchange: exchange.to_owned(), routing_key, at_least_once }))
+    }
+
+    fn overflow(&self) -> Result<Overflow, InvalidArgument> {
+        match self.text("x-overflow")? {
+            None | Some("drop-head") => Ok(Overflow::DropHead),
+            Some("reject-publish") => Ok(Overflow::Reject),
+            Some("reject-publish-dlx") if self.kind == QueueKind::Classic => Ok(Overflow::RejectDead),
+            // Quorum queues do not have it, and RabbitMQ's do without it.
+            Some("reject-publish-dlx") => Ok(Overflow::DropHead),
+            Some(_) => Err(self.invalid("x-overflow", "invalid_overflow")),
+        }
+    }
+
+    /// Checks what RabbitMQ checks and what changes nothing here.
+    fn check_without_effect(&self) -> Result<(), InvalidArgument> {
+        let version = self.number("x-queue-version", 0, i64::MAX)?;
+        if let Some(version) = version.filter(|version| !(1..=2).contains(version)) {
+            return Err(self.invalid("x-queue-version", format!("\"unsupported queue version '{version}'\"")));
+        }
+        self.number("x-quorum-initial-group-size", 1, i64::MAX)?;
+        self.number("x-initial-cluster-size", 1, i64::MAX)?;
+        match self.text("x-queue-leader-locator")? {
+            None | Some("client-local" | "balanced" | "random" | "least-leaders") => Ok(()),
+            Some(_) => Err(self.invalid("x-queue-leader-locator", "invalid_queue_locator_arg")),
         }
     }
 }
@@ -215,54 +273,41 @@ impl QueueArguments {
         kind: QueueKind,
         arguments: &Arguments,
     ) -> Result<QueueArguments, InvalidArgument> {
-        let reader = Reader { namespace, queue, arguments };
-        let ms_max = i64::from(u32::MAX);
-        let overflow = match reader.text("x-overflow")? {
-            None | Some("drop-head") => Overflow::DropHead,
-            Some("reject-publish") => Overflow::Reject,
-            Some("reject-publish-dlx") if kind == QueueKind::Classic => Overflow::RejectDead,
-            Some(other) => return Err(reader.invalid("x-overflow", format!("'{other}' is not supported"))),
-        };
-        let most = reader.number("x-max-priority", 0, 255)?;
+        let reader = Reader { namespace, queue, kind, arguments };
+        // In the order in which RabbitMQ looks at them: what it refuses first is refused first.
+        let expires_ms = reader.number("x-expires", 1, EXPIRY_MS_MAX)?;
+        let ttl_ms = reader.number("x-message-ttl", 0, EXPIRY_MS_MAX)?;
+        let mut dead_letters = reader.dead_letters()?;
+        let (records, bytes) = (reader.count("x-max-length")?, reader.count("x-max-length-bytes")?);
+        reader.count("x-max-in-memory-length")?;
+        reader.count("x-max-in-memory-bytes")?;
+        let most = reader.number(MAX_PRIORITY, 0, 255)?;
         let priorities = match (most, kind) {
-            (Some(_), QueueKind::Quorum | QueueKind::Stream) => {
-                let why = format!("it is not supported by {kind} queues");
-                return Err(reader.invalid("x-max-priority", why));
-            }
             (None, QueueKind::Quorum) => Priorities::QUORUM,
             (most, _) => Priorities { most: most.map_or(0, |most| most as u8), usual: 0 },
         };
-        let exchange = reader.text("x-dead-letter-exchange")?;
-        let routing_key = reader.text("x-dead-letter-routing-key")?.map(str::to_owned);
-        if exchange.is_none() && routing_key.is_some() {
-            return Err(reader.invalid("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined"));
-        }
-        let at_least_once = match reader.text("x-dead-letter-strategy")? {
-            None | Some("at-most-once") => false,
-            // Records that are refused for want of room must be refused to their publishers as well.
-            Some("at-least-once") if kind == QueueKind::Quorum => overflow == Overflow::Reject,
-            Some(other) => {
-                return Err(reader.invalid("x-dead-letter-strategy", format!("'{other}' is not supported")));
-            }
-        };
+        let overflow = reader.overflow()?;
+        let single_active = reader.flag("x-single-active-consumer")?;
+        reader.check_without_effect()?;
+        let age_ms = reader.age("x-max-age")?;
+        let segment_bytes =
+            reader.number("x-stream-max-segment-size-bytes", SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
         let retention = match kind {
             QueueKind::Classic | QueueKind::Quorum => Retention::UntilSettled,
-            QueueKind::Stream => Retention::Bounded {
-                age_ms: reader.age("x-max-age")?,
-                bytes: reader.number("x-max-length-bytes", 0, i64::MAX)?.map(i64::cast_unsigned),
-                segment_bytes: reader
-                    .number("x-stream-max-segment-size-bytes", SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?
-                    .map(i64::cast_unsigned),
-            },
+            QueueKind::Stream => {
+                Retention::Bounded { age_ms, bytes, segment_bytes: segment_bytes.map(i64::cast_unsigned) }
+            }
         };
+        // What is refused for want of room must be refused to its publishers as well.
+        if let Some(dead_letters) = &mut dead_letters {
+            dead_letters.at_least_once &= overflow == Overflow::Reject;
+        }
         let limit = reader.number("x-delivery-limit", -1, i64::from(u16::MAX))?;
         let failures_max = match (limit, kind) {
             (Some(limit), QueueKind::Quorum) => u16::try_from(limit).ok(),
             (None, QueueKind::Quorum) => Some(DELIVERY_LIMIT_DEFAULT),
             _ => None,
         };
-        let unsigned = |value: i64| value.cast_unsigned();
-        let ttl_ms = reader.number("x-message-ttl", 0, ms_max)?;
         let unique = UniqueWindow::read(&reader, ttl_ms)?;
         if unique.is_some() && (most.is_some() || kind == QueueKind::Stream) {
             let why = "it goes with neither x-max-priority nor streams";
@@ -270,20 +315,12 @@ impl QueueArguments {
         }
         Ok(QueueArguments {
             ttl_ms,
-            expires_ms: reader.number("x-expires", 1, ms_max)?,
-            limits: Limits {
-                records: reader.number("x-max-length", 0, i64::MAX)?.map(unsigned),
-                bytes: reader.number("x-max-length-bytes", 0, i64::MAX)?.map(unsigned),
-                overflow,
-            },
-            dead_letters: exchange.map(|exchange| DeadLetters {
-                exchange: exchange.to_owned(),
-                routing_key,
-                at_least_once,
-            }),
+            expires_ms,
+            limits: Limits { records, bytes, overflow },
+            dead_letters,
             retention,
             priorities,
-            single_active: reader.flag("x-single-active-consumer")?,
+            single_active,
             failures_max,
             unique,
         })
@@ -334,10 +371,10 @@ mod tests {
         assert_eq!(limits("reject-publish-dlx"), of(Overflow::RejectDead));
         assert_eq!(
             limits("never"),
-            Err("invalid arg 'x-overflow' for queue 'q' in vhost '/': 'never' is not supported".into())
+            Err("invalid arg 'x-overflow' for queue 'q' in vhost '/': invalid_overflow".into())
         );
-        let refused = read(QueueKind::Quorum, &[("x-overflow", text("reject-publish-dlx"))]);
-        assert!(refused.is_err(), "quorum queues have no such overflow");
+        let quorum = read(QueueKind::Quorum, &[("x-overflow", text("reject-publish-dlx"))]).unwrap();
+        assert_eq!(quorum.limits.overflow, Overflow::DropHead, "it has no such overflow, and does without");
     }
 
     #[test]
@@ -350,7 +387,7 @@ mod tests {
         assert_eq!(lanes(QueueKind::Classic, &[]), [0, 0, 0, 0]);
         assert_eq!(lanes(QueueKind::Classic, std::slice::from_ref(&most)), [0, 0, 5, 10]);
         assert_eq!(lanes(QueueKind::Quorum, &[]), [4, 0, 5, 31]);
-        assert!(read(QueueKind::Quorum, &[most]).is_err());
+        assert_eq!(lanes(QueueKind::Quorum, &[most]), [4, 0, 5, 31]);
         assert!(read(QueueKind::Classic, &[("x-max-priority", ArgumentValue::Integer(256))]).is_err());
     }
 
@@ -364,6 +401,36 @@ mod tests {
         assert_eq!(read(QueueKind::Stream, &[]).unwrap().retention.settings()["retention.ms"], "-1");
         assert!(!stream.limits.refuses());
         assert!(read(QueueKind::Stream, &[("x-max-age", text("soon"))]).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_rabbitmqs_words_and_order() {
+        let integer = ArgumentValue::Integer;
+        let check = |kind, arguments: &[(&str, ArgumentValue)], expected: &str| {
+            let words = read(kind, arguments).unwrap_err();
+            let (name, why) = expected.split_once(": ").unwrap();
+            assert_eq!(words, format!("invalid arg '{name}' for queue 'q' in vhost '/': {why}"));
+        };
+        let classic = |name, value, expected| check(QueueKind::Classic, &[(name, value)], expected);
+        classic("x-expires", integer(0), "x-expires: {value_zero,0}");
+        classic("x-message-ttl", integer(-1), "x-message-ttl: {value_negative,-1}");
+        classic("x-message-ttl", integer(315_360_000_001), "x-message-ttl: {value_too_large,315360000001}");
+        classic("x-max-length", text("3"), "x-max-length: \"expected integer, got longstr\"");
+        classic("x-max-priority", integer(256), "x-max-priority: {max_value_exceeded,256}");
+        classic(
+            "x-single-active-consumer",
+            integer(1),
+            "x-single-active-consumer: {unacceptable_type,signedint}",
+        );
+        classic("x-queue-version", integer(3), "x-queue-version: \"unsupported queue version '3'\"");
+        check(
+            QueueKind::Quorum,
+            &[("x-dead-letter-strategy", text("x"))],
+            "x-dead-letter-strategy: invalid_dlx_strategy",
+        );
+        check(QueueKind::Stream, &[("x-max-age", text("5x"))], "x-max-age: invalid_max_age");
+        let two = [("x-max-length", integer(-1)), ("x-message-ttl", integer(-1))];
+        check(QueueKind::Classic, &two, "x-message-ttl: {value_negative,-1}");
     }
 
     #[test]

@@ -3,18 +3,21 @@
 mod appends;
 mod arguments;
 mod declare;
+mod kinds;
 mod list;
 mod publish;
 mod rules;
 mod transient;
 mod unique;
 
-pub use arguments::{DeadLetters, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms};
+pub use arguments::{
+    DeadLetters, EXPIRY_MS_MAX, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms,
+};
 pub use declare::{QueueInfo, TopologyError};
 pub use publish::{Destinations, RoutedPublishing, Unrouted};
 pub use rules::{
     ExchangeDeclaration, QueueDeclaration, Undeclarable, check_equivalent, check_equivalent_exchange,
-    check_not_reserved, check_queue_name, locked, queue_in,
+    check_may_be_nameless, check_not_reserved, check_queue_name, locked, queue_in,
 };
 pub use unique::{DEDUPLICATION_HEADER, UniqueWindow};
 

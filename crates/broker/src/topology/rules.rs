@@ -4,8 +4,14 @@
 use weir_model::queue::{QUEUE_NAME_BYTES_MAX, QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, ExchangeMeta, Inequivalence, argument, check_arguments};
 
+use super::QueueArguments;
+use super::kinds::{arguments_of, is_of_another_kind};
+
 /// Names that only the broker gives.
 const RESERVED: &str = "amq.";
+
+/// The argument that says which kind of queue it is.
+const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Why something cannot be declared, by the class of RabbitMQ's error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,54 +59,50 @@ pub struct QueueDeclaration {
 }
 
 impl QueueDeclaration {
-    /// What is stored of such a queue.
+    /// What is stored of such a queue. What is wrong is looked for in RabbitMQ's order: values, arguments of another
+    /// kind, properties.
     pub fn meta(self, namespace: &str, name: &str) -> Result<QueueMeta, Undeclarable> {
         let QueueDeclaration { durable, auto_delete, exclusive, arguments } = self;
         check_arguments(&arguments).map_err(Undeclarable::precondition)?;
-        let kind = match argument(&arguments, "x-queue-type") {
-            None => QueueKind::Classic,
-            Some(value) => {
-                let kind = value.as_text().unwrap_or_default();
-                let unknown = || {
-                    let of = queue_in(namespace, name);
-                    Undeclarable::Precondition(format!("invalid arg 'x-queue-type' for {of}: '{kind}'"))
-                };
-                QueueKind::by_name(kind).ok_or_else(unknown)?
-            }
-        };
-        if let Some(other) = not_of(kind).iter().find(|other| argument(&arguments, other).is_some()) {
-            let of = queue_in(namespace, name);
+        let kind = kind_of(namespace, name, &arguments)?;
+        QueueArguments::read(namespace, name, kind, &arguments).map_err(Undeclarable::precondition)?;
+        let of = queue_in(namespace, name);
+        if let Some((other, _)) = arguments.iter().find(|(name, _)| is_of_another_kind(kind, name)) {
             let words = format!("invalid arg '{other}' for {of} of queue type rabbit_{kind}_queue");
             return Err(Undeclarable::Precondition(words));
         }
         let others =
-            [(!durable, "non-durable"), (exclusive, "exclusive-owner"), (auto_delete, "auto-delete")];
+            [(auto_delete, "auto-delete"), (exclusive, "exclusive-owner"), (!durable, "non-durable")];
         let wrong = others.into_iter().find(|(is_so, _)| *is_so && kind != QueueKind::Classic);
         if let Some((_, property)) = wrong {
-            let words = format!("invalid property '{property}' for {}", queue_in(namespace, name));
-            return Err(Undeclarable::Precondition(words));
+            return Err(Undeclarable::Precondition(format!("invalid property '{property}' for {of}")));
         }
         Ok(QueueMeta { kind, durable, auto_delete, exclusive, owner: None, lanes: Vec::new(), arguments })
     }
 }
 
-/// Arguments that a kind of queue does not have and that RabbitMQ refuses.
-fn not_of(kind: QueueKind) -> &'static [&'static str] {
-    match kind {
-        QueueKind::Classic => {
-            &["x-delivery-limit", "x-max-age", "x-quorum-initial-group-size", "x-dead-letter-strategy"]
+/// The kind of a queue that is declared with these arguments.
+fn kind_of(namespace: &str, name: &str, arguments: &Arguments) -> Result<QueueKind, Undeclarable> {
+    let Some(value) = argument(arguments, QUEUE_TYPE) else { return Ok(QueueKind::Classic) };
+    let why = match value.as_text() {
+        Some(kind) => match QueueKind::by_name(kind) {
+            Some(kind) => return Ok(kind),
+            None => format!("\"unsupported queue type '{kind}'\""),
+        },
+        None => format!("{{unacceptable_type,{}}}", type_name(value)),
+    };
+    let of = queue_in(namespace, name);
+    Err(Undeclarable::Precondition(format!("invalid arg '{QUEUE_TYPE}' for {of}: {why}")))
+}
+
+/// Refuses to make up a name for a queue of a kind that needs one of its clients.
+pub fn check_may_be_nameless(arguments: &Arguments) -> Result<(), Undeclarable> {
+    match kind_of("", "", arguments) {
+        Ok(kind @ (QueueKind::Quorum | QueueKind::Stream)) => {
+            let words = format!("Cannot declare a server-named queue for type rabbit_{kind}_queue");
+            Err(Undeclarable::Precondition(words))
         }
-        QueueKind::Quorum => &["x-max-priority", "x-max-age"],
-        QueueKind::Stream => &[
-            "x-max-priority",
-            "x-message-ttl",
-            "x-expires",
-            "x-overflow",
-            "x-delivery-limit",
-            "x-single-active-consumer",
-            "x-dead-letter-strategy",
-            "x-message-deduplication",
-        ],
+        _ => Ok(()),
     }
 }
 
@@ -113,34 +115,13 @@ pub fn check_queue_name(name: &str) -> Result<(), Undeclarable> {
     Ok(())
 }
 
-/// Arguments that must be the same when a queue is declared again.
-const COMPARED: [&str; 18] = [
-    "x-queue-type",
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-priority",
-    "x-single-active-consumer",
-    "x-delivery-limit",
-    "x-dead-letter-strategy",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-message-deduplication",
-    "x-cache-size",
-    "x-cache-ttl",
-    "x-queue-mode",
-];
-
-/// Refuses a declaration that means another queue than the one that is there.
+/// Refuses a declaration that means another queue than the one that is there. Whether it could be declared at all is not
+/// looked at.
 pub fn check_equivalent(
     name: &str,
     namespace: &str,
     there: &QueueMeta,
-    wanted: &QueueMeta,
+    wanted: &QueueDeclaration,
 ) -> Result<(), Undeclarable> {
     let differs = |field: &str, current: String, received: String| {
         let words = format!(
@@ -158,22 +139,20 @@ pub fn check_equivalent(
             return differs(field, format!("'{current}'"), format!("'{received}'"));
         }
     }
-    let value = |meta: &QueueMeta, field: &str| {
-        argument(&meta.arguments, field).cloned().filter(|_| field != "x-queue-mode")
+    let is_classic = |value: &Option<&ArgumentValue>| {
+        value.is_none_or(|value| value.as_text() == Some(QueueKind::Classic.name()))
     };
-    for field in COMPARED {
-        let (current, received) = (value(there, field), value(wanted, field));
-        // A queue without a type is a classic one.
-        let same_kind = field == "x-queue-type" && there.kind == wanted.kind;
-        let same = match (&current, &received) {
+    for field in arguments_of(there.kind) {
+        let (current, received) = (argument(&there.arguments, field), argument(&wanted.arguments, field));
+        let same = match (current, received) {
             (None, None) => true,
             (Some(current), Some(received)) => current.same_value(received),
-            _ => false,
+            // A queue without a type is a classic one.
+            _ => *field == QUEUE_TYPE && is_classic(&current) && is_classic(&received),
         };
-        if !same && !same_kind {
+        if !same {
             let both = current.is_some() && received.is_some();
-            let shown = |value: &Option<ArgumentValue>| shown(value.as_ref(), both);
-            return differs(field, shown(&current), shown(&received));
+            return differs(field, shown(current, both), shown(received, both));
         }
     }
     Ok(())
@@ -201,7 +180,7 @@ fn shown(value: Option<&ArgumentValue>, both: bool) -> String {
         ArgumentValue::Void => "undefined".to_owned(),
         ArgumentValue::Bool(value) => value.to_string(),
         ArgumentValue::Integer(value) => value.to_string(),
-        ArgumentValue::Float(bits) => f64::from_bits(*bits).to_string(),
+        ArgumentValue::Float(bits) => format!("{:?}", f64::from_bits(*bits)),
         ArgumentValue::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         ArgumentValue::Timestamp(seconds) => seconds.to_string(),
         ArgumentValue::List(_) => "a list".to_owned(),

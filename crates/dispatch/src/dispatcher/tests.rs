@@ -260,6 +260,19 @@ fn returns_in_turn_come_first_in_the_order_in_which_they_came_back() {
 }
 
 #[test]
+fn what_an_owner_leaves_comes_back_in_the_order_in_which_it_went_out() {
+    let mut queue = Queue::new(Options { returns_in_turn: true, ..Options::default() }, 1);
+    queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
+    queue.append(0, 3);
+    assert_eq!(queue.offsets(), [0, 1, 2]);
+    queue.settle(0, RELEASE);
+    assert_eq!(queue.offsets(), [0], "it went out again, behind the others");
+    queue.dispatcher.close_owner(OWNER, true);
+    queue.dispatcher.subscribe(consumer(OWNER, 3)).unwrap();
+    assert_eq!(queue.offsets(), [1, 2, 0]);
+}
+
+#[test]
 fn consumers_take_turns_and_higher_priorities_come_first() {
     let mut queue = Queue::new(Options::default(), 1);
     let mut add = |priority, credit| {
