@@ -88,6 +88,11 @@ impl Assembler {
         self.ids
     }
 
+    /// Bytes that it keeps of a message of which not everything has come.
+    pub fn held_bytes(&self) -> usize {
+        self.content.body.len()
+    }
+
     /// Takes the channel's next frame; gives the command that it completes.
     pub fn push(&mut self, frame: Frame) -> Result<Option<Command>, AssemblyError> {
         if self.is_idle() {

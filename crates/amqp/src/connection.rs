@@ -39,10 +39,11 @@ use weir_model::TopicId;
 use weir_model::subscription::Disposition;
 use weir_router::Router;
 
-use crate::channel::{Channel, ConsumerKey, Leased};
+use crate::channel::{Channel, ConsumerKey, Leased, Mode};
 use crate::errors::Failure;
 use crate::front::{ConnectionId, Front};
 use crate::handshake::{self, Agreed, Client, Credentials, FRAME_MAX, Handshake};
+use crate::held::Held;
 use crate::outbox::{Outbox, outbox};
 use crate::replies::{Replies, ReplySender, replies};
 use delay::ParkedMessages;
@@ -129,6 +130,8 @@ pub(super) struct Connection {
     exclusive: Vec<TopicId>,
     /// Direct replies to this connection's channels.
     replies: Replies,
+    /// What its channels hold of messages that are not published yet.
+    held: Held,
     reply_sender: ReplySender,
     /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
     blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
@@ -213,6 +216,7 @@ where
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
                 replies,
+                held: Held::default(),
                 reply_sender,
                 blocked: None,
                 blocked_told: false,
@@ -524,11 +528,16 @@ impl Connection {
             }
             return Ok(());
         }
-        let command = match channel.assembler.push(frame) {
+        let pushed = channel.assembler.push(frame);
+        let (class_id, method_id) = channel.assembler.method_ids();
+        if let Err(full) = channel.unfinished.set(channel.assembler.held_bytes()) {
+            let failure = Failure::new(ReplyCode::ResourceError, full.to_string());
+            return Err(Ended::Failed(failure, class_id, method_id));
+        }
+        let command = match pushed {
             Ok(None) => return Ok(()),
             Ok(Some(command)) => command,
             Err(error) => {
-                let (class_id, method_id) = channel.assembler.method_ids();
                 let failure = Failure::new(error.reply_code(), error.to_string());
                 return self.failed(number, failure, class_id, method_id).await;
             }
@@ -562,7 +571,7 @@ impl Connection {
             Err(error) => return refuse(error.reply_code(), error.to_string(), ids),
         }
         let owner = self.front.broker.new_owner();
-        self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max));
+        self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max, &self.held));
         self.count_channels();
         self.send(number, channel::OpenOk::default());
         Ok(())
@@ -584,6 +593,8 @@ impl Connection {
         self.close_channel(number).await;
         if let Some(channel) = self.channels.get_mut(&number) {
             channel.closing = true;
+            // What it held goes now, and not when the peer has answered.
+            channel.mode = Mode::default();
         }
         let close = channel::Close {
             reply_code: failure.code.number(),

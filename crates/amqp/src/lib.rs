@@ -15,6 +15,7 @@ mod connection;
 mod errors;
 mod front;
 mod handshake;
+mod held;
 mod outbox;
 mod replies;
 

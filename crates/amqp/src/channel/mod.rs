@@ -15,6 +15,8 @@ use weir_broker::topology::QueueInfo;
 use weir_model::TopicId;
 use weir_model::routing::Arguments;
 
+use crate::held::{Held, HeldShare};
+
 pub(crate) use confirms::{Confirm, Confirms};
 pub(crate) use prefetch::{SharedPrefetch, Unshared};
 pub(crate) use transaction::{Transaction, TransactionFull};
@@ -126,12 +128,14 @@ pub(crate) struct Channel {
     pub shared_prefetch: Arc<SharedPrefetch>,
     /// The queue that was declared last: what an empty name means.
     pub last_queue: Option<ShortStr>,
+    /// What has come of a message that has not come as a whole.
+    pub unfinished: HeldShare,
     /// `channel.close` was sent; nothing but the answer counts.
     pub closing: bool,
 }
 
 impl Channel {
-    pub(crate) fn new(owner: OwnerId, body_bytes_max: u64) -> Channel {
+    pub(crate) fn new(owner: OwnerId, body_bytes_max: u64, held: &Held) -> Channel {
         Channel {
             owner,
             assembler: Assembler::new(body_bytes_max),
@@ -145,6 +149,7 @@ impl Channel {
             prefetch: 0,
             shared_prefetch: Arc::default(),
             last_queue: None,
+            unfinished: held.share(),
             closing: false,
         }
     }

@@ -6,6 +6,7 @@ use weir_model::subscription::Disposition;
 use weir_router::Route;
 
 use super::{Addressed, Delivered};
+use crate::held::{Held, HeldFull, HeldShare};
 
 /// Bytes of messages that a transaction may hold: they are in memory until it is committed.
 const TRANSACTION_BYTES_MAX: usize = 64 << 20;
@@ -20,11 +21,12 @@ const QUEUE_OVERHEAD_BYTES: usize = 32;
 type Settlement = (Vec<(u64, Delivered)>, Disposition);
 
 /// Messages and settlements that wait for a commit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Transaction {
     /// Each with the queues that were there for it when it was published.
     messages: Vec<(Addressed, Route)>,
-    bytes: usize,
+    /// Their bytes, of those that the connection may hold.
+    held: HeldShare,
     settlements: Vec<Settlement>,
     /// Whether a message of the commit under way could not be published.
     pub failed: bool,
@@ -32,17 +34,27 @@ pub(crate) struct Transaction {
 
 /// A transaction holds as much as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a transaction holds at most {max} bytes of messages", max = TRANSACTION_BYTES_MAX)]
-pub(crate) struct TransactionFull;
+pub(crate) enum TransactionFull {
+    /// By itself.
+    #[error("a transaction holds at most {max} bytes of messages", max = TRANSACTION_BYTES_MAX)]
+    Alone,
+    /// Together with the others of its connection.
+    #[error(transparent)]
+    Together(#[from] HeldFull),
+}
 
 impl Transaction {
+    pub(crate) fn new(held: &Held) -> Transaction {
+        Transaction { messages: Vec::new(), held: held.share(), settlements: Vec::new(), failed: false }
+    }
+
     pub(crate) fn publish(&mut self, message: Addressed, route: Route) -> Result<(), TransactionFull> {
         let queues = route.queues().len() * QUEUE_OVERHEAD_BYTES;
-        let bytes = self.bytes + message.body.len() + queues + MESSAGE_OVERHEAD_BYTES;
+        let bytes = self.held.bytes() + message.body.len() + queues + MESSAGE_OVERHEAD_BYTES;
         if bytes > TRANSACTION_BYTES_MAX {
-            return Err(TransactionFull);
+            return Err(TransactionFull::Alone);
         }
-        self.bytes = bytes;
+        self.held.set(bytes)?;
         self.messages.push((message, route));
         Ok(())
     }
@@ -58,8 +70,10 @@ impl Transaction {
 
     /// Takes out what is to be committed.
     pub(crate) fn take(&mut self) -> (Vec<(Addressed, Route)>, Vec<Settlement>) {
-        let Transaction { messages, settlements, .. } = std::mem::take(self);
-        (messages, settlements)
+        // Giving back is never refused.
+        let _ = self.held.set(0);
+        self.failed = false;
+        (std::mem::take(&mut self.messages), std::mem::take(&mut self.settlements))
     }
 
     /// Forgets the messages, and gives back by their tags the deliveries that are unsettled again.

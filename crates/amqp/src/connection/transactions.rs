@@ -8,10 +8,11 @@ use crate::errors::Failure;
 
 impl Connection {
     pub(super) fn select_transactions(&mut self, number: u16) -> Result<(), Failure> {
+        let held = self.held.clone();
         let channel = self.channel(number)?;
         match channel.mode {
             Mode::Confirm => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
-            Mode::Plain => channel.mode = Mode::Transaction(Transaction::default()),
+            Mode::Plain => channel.mode = Mode::Transaction(Transaction::new(&held)),
             Mode::Transaction(_) => {}
         }
         self.send(number, tx::SelectOk {});
