@@ -130,8 +130,10 @@ pub(super) struct Connection {
     exclusive: Vec<TopicId>,
     /// Direct replies to this connection's channels.
     replies: Replies,
-    /// What its channels hold of messages that are not published yet.
-    held: Held,
+    /// What its channels hold in transactions.
+    held_in_transactions: Held,
+    /// What its channels hold of messages that have not come as a whole.
+    held_unfinished: Held,
     reply_sender: ReplySender,
     /// A message for which there was no room on the disk. Nothing more is read of the client until it is published.
     blocked: Option<(u16, weir_amqp_wire::methods::basic::Publish, Content)>,
@@ -216,7 +218,8 @@ where
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
                 replies,
-                held: Held::default(),
+                held_in_transactions: Held::default(),
+                held_unfinished: Held::default(),
                 reply_sender,
                 blocked: None,
                 blocked_told: false,
@@ -571,7 +574,8 @@ impl Connection {
             Err(error) => return refuse(error.reply_code(), error.to_string(), ids),
         }
         let owner = self.front.broker.new_owner();
-        self.channels.insert(number, Channel::new(owner, self.front.options.message_bytes_max, &self.held));
+        self.channels
+            .insert(number, Channel::new(owner, self.front.options.message_bytes_max, &self.held_unfinished));
         self.count_channels();
         self.send(number, channel::OpenOk::default());
         Ok(())

@@ -1,5 +1,5 @@
 //! What a connection holds in memory of messages that are not published yet: those of open transactions, and those of which
-//! not everything has come. All channels of a connection share one bound.
+//! not everything has come. All channels of a connection share one bound for each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes that the channels of one connection may hold together.
 const HELD_BYTES_MAX: usize = 256 << 20;
 
-/// The connection's bytes.
+/// The connection's bytes of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Held(Arc<AtomicUsize>);
 

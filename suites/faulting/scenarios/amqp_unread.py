@@ -113,7 +113,6 @@ def silent_readers(trial: Trial) -> None:
 @scenario(
     "amqp-gets-never-read",
     "a client that asks for messages and never reads them is not read from any more",
-    slow=True,
 )
 def gets_never_read(trial: Trial) -> None:
     server = trial.server().start()
@@ -138,7 +137,6 @@ def gets_never_read(trial: Trial) -> None:
 @scenario(
     "amqp-replies-never-read",
     "direct replies to a client that does not read are dropped beyond a bound in bytes",
-    slow=True,
 )
 def replies_never_read(trial: Trial) -> None:
     server = trial.server().start()
@@ -197,7 +195,6 @@ def unfinished_messages(trial: Trial) -> None:
 @scenario(
     "amqp-held-transactions",
     "transactions that are never committed are bounded: by channel and for a connection",
-    slow=True,
 )
 def held_transactions(trial: Trial) -> None:
     # What one connection may hold back in all its channels. A channel alone may have 64 MiB.

@@ -132,7 +132,7 @@ def passing_messages(trial: Trial) -> None:
     passing(trial, stuck=False, rounds=7, count=25_000, length=2000)
 
 
-@scenario("stuck-message", "one message that nobody settles does not keep those that pass it on the disk", slow=True)
+@scenario("stuck-message", "one message that nobody settles does not keep those that pass it on the disk")
 def stuck_message(trial: Trial) -> None:
     passing(trial, stuck=True, rounds=10, count=50_000, length=1000)
 
@@ -276,7 +276,6 @@ def requeue_storm(trial: Trial) -> None:
 @scenario(
     "dead-letters-without-room",
     "dead letters that find no room are tried again once a second, and arrive when there is some",
-    slow=True,
 )
 def dead_letters_without_room(trial: Trial) -> None:
     count, seconds = 10, 3

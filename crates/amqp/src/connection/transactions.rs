@@ -8,7 +8,7 @@ use crate::errors::Failure;
 
 impl Connection {
     pub(super) fn select_transactions(&mut self, number: u16) -> Result<(), Failure> {
-        let held = self.held.clone();
+        let held = self.held_in_transactions.clone();
         let channel = self.channel(number)?;
         match channel.mode {
             Mode::Confirm => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
