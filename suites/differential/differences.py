@@ -166,6 +166,29 @@ def _took_and_gave_back(difference: Difference, connection: str) -> bool:
     )
 
 
+def _full_while_settled(difference: Difference) -> bool:
+    """A full quorum queue let messages go while a consumer that settles nothing had as many as its prefetch."""
+    theirs, ours = _delivered(difference.theirs), _delivered(difference.ours)
+    bounded = {step["on"] for step in difference.before if step["do"] == "basic.qos" and step.get("prefetch_count")}
+    full = {
+        step["queue"]
+        for step in difference.before
+        if step["do"] == "queue.declare"
+        for arguments in [step.get("arguments") or {}]
+        if arguments.get("x-queue-type") == ["S", "quorum"] and arguments.keys() & {"x-max-length", "x-max-length-bytes"}
+    }
+    return (
+        difference.what == "events"
+        and len(theirs) < len(ours)
+        and all(theirs.count(body) <= ours.count(body) for body in theirs)
+        and any(
+            step["do"] == "basic.consume" and step.get("no_ack") and step["on"] in bounded and step["queue"] in full
+            for step in difference.before
+            if step.get("queue")
+        )
+    )
+
+
 def _order_of_channels(difference: Difference) -> bool:
     """The same messages came back from several channels of a connection that ended, in another order."""
     name = difference.step["on"][0]
@@ -315,6 +338,13 @@ KNOWN = [
         "RabbitMQ ends a connection's channels one after another; what the first gives back may go to a consumer "
         "of the next that acknowledges nothing, and is lost with it. Weir gives it to others",
         _lost_with_connection,
+        rare=True,
+    ),
+    Known(
+        "full while messages are settled",
+        "RabbitMQ hands a consumer of a quorum queue that settles nothing as many messages as its prefetch, and more when "
+        "these are settled by themselves; if the queue is full meanwhile, the first ones go",
+        _full_while_settled,
         rare=True,
     ),
     Known(

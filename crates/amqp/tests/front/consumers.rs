@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use weir_amqp_wire::methods::{basic, queue};
+use weir_amqp_wire::methods::{basic, channel, confirm, queue};
 use weir_amqp_wire::{Method, ShortStr, Table};
 
-use super::support::{World, consume};
+use super::support::{World, consume, durable};
 
 const LONG: Duration = Duration::from_secs(5);
 
@@ -98,5 +98,58 @@ async fn a_priority_is_a_number() {
     assert_eq!(client.refused(1, with(Table::new().with("x-priority", "high"))).await, 406);
     let answer = client.call(1, with(Table::new().with("x-priority", -3))).await;
     assert!(matches!(answer, Method::BasicConsumeOk(_)), "{answer:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_settles_nothing_waits_while_what_is_shared_is_used_up() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.declare("q").await;
+    client.consume(1, "q", "settles").await;
+    client.publish("q", b"a").await;
+    let (_, tag, _) = client.delivery().await;
+    client.call(1, basic::Consume { no_ack: true, ..consume("q", "settles nothing") }).await;
+    client.call(1, share(1)).await;
+    client.publish("q", b"b").await;
+    assert!(client.is_silent(LONG).await);
+    client.ack(1, tag).await;
+    assert_eq!(client.delivery().await.2, "b");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_refuses_takes_nothing_beyond_its_limit_though_somebody_waits() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    let arguments = Table::new().with("x-max-length-bytes", 4).with("x-overflow", "reject-publish");
+    client.call(1, queue::Declare { arguments, ..durable("q") }).await;
+    client.consume(1, "q", "tag").await;
+    client.call(1, confirm::Select { no_wait: false }).await;
+    client.publish("q", b"12345").await;
+    let answer = client.method().await;
+    assert!(matches!(answer, Method::BasicNack(_)), "{answer:?}");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_to_a_full_quorum_queue_goes_to_those_who_wait_first() {
+    let world = World::started().await;
+    for (kind, bodies) in [("quorum", vec!["a", "b"]), ("classic", vec!["b"])] {
+        let mut client = world.client().await;
+        let arguments = Table::new().with("x-max-length", 1).with("x-queue-type", kind);
+        client.call(1, queue::Declare { arguments, ..durable(kind) }).await;
+        client.consume(1, kind, "first").await;
+        client.publish(kind, b"a").await;
+        client.publish(kind, b"b").await;
+        assert_eq!((client.delivery().await.2, client.delivery().await.2), ("a".into(), "b".into()));
+        let mut other = world.client().await;
+        other.consume(1, kind, "second").await;
+        client.call(1, channel::Close::default()).await;
+        for body in bodies {
+            assert_eq!(other.delivery().await.2, body);
+        }
+        assert!(other.is_silent(LONG).await);
+    }
     world.stop().await;
 }

@@ -90,7 +90,7 @@ async fn what_does_not_go_together_is_refused() {
     let integer = ArgumentValue::Integer;
     assert!(declared(("x-max-priority", integer(3))).await.contains("neither x-max-priority"));
     assert!(declared(("x-cache-size", integer(0))).await.contains("'x-cache-size'"));
-    assert!(declared(("x-cache-size", integer(2_000_000))).await.contains("value_too_big"));
+    assert!(declared(("x-cache-size", integer(2_000_000))).await.contains("value_too_large"));
     assert!(declared(("x-cache-ttl", integer(-1))).await.contains("'x-cache-ttl'"));
     world.stop().await;
 }

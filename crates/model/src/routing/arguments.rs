@@ -166,6 +166,10 @@ impl ArgumentValue {
             | (ArgumentValue::Timestamp(seconds), ArgumentValue::Integer(number)) => {
                 u64::try_from(*number) == Ok(*seconds)
             }
+            (ArgumentValue::Timestamp(seconds), ArgumentValue::Float(bits))
+            | (ArgumentValue::Float(bits), ArgumentValue::Timestamp(seconds)) => {
+                i64::try_from(*seconds).is_ok_and(|whole| is_whole(f64::from_bits(*bits), whole))
+            }
             (ArgumentValue::Integer(whole), ArgumentValue::Float(bits))
             | (ArgumentValue::Float(bits), ArgumentValue::Integer(whole)) => {
                 is_whole(f64::from_bits(*bits), *whole)

@@ -160,6 +160,7 @@ fn the_order_of_arguments_does_not_make_another_binding() {
 fn values_are_equal_where_they_are_to_rabbitmq() {
     let (integer, float) = (ArgumentValue::Integer, ArgumentValue::float);
     let same = [
+        (ArgumentValue::Timestamp(1), float(1.0)),
         (integer(1), integer(1)),
         (integer(1), ArgumentValue::Timestamp(1)),
         (float(0.5), float(0.5)),
@@ -177,6 +178,7 @@ fn values_are_equal_where_they_are_to_rabbitmq() {
         (integer(1), ArgumentValue::text("1")),
         (integer(1), ArgumentValue::Bool(true)),
         (integer(-1), ArgumentValue::Timestamp(u64::MAX)),
+        (float(-1.0), ArgumentValue::Timestamp(u64::MAX)),
         (ArgumentValue::Void, ArgumentValue::text("")),
         (ArgumentValue::Bool(false), ArgumentValue::Void),
         // Inside a list the type counts.
