@@ -171,7 +171,7 @@ def _full_while_settled(difference: Difference) -> bool:
     theirs, ours = _delivered(difference.theirs), _delivered(difference.ours)
     bounded = {step["on"] for step in difference.before if step["do"] == "basic.qos" and step.get("prefetch_count")}
     full = {
-        step["queue"]
+        step.get("queue")
         for step in difference.before
         if step["do"] == "queue.declare"
         for arguments in [step.get("arguments") or {}]
@@ -182,9 +182,11 @@ def _full_while_settled(difference: Difference) -> bool:
         and len(theirs) < len(ours)
         and all(theirs.count(body) <= ours.count(body) for body in theirs)
         and any(
-            step["do"] == "basic.consume" and step.get("no_ack") and step["on"] in bounded and step["queue"] in full
+            step["do"] == "basic.consume"
+            and step.get("no_ack")
+            and step["on"] in bounded
+            and step.get("queue") in full
             for step in difference.before
-            if step.get("queue")
         )
     )
 

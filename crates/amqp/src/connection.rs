@@ -149,6 +149,8 @@ struct Feed {
     owner: weir_broker::queues::OwnerId,
     tag: ShortStr,
     consumer: ConsumerKey,
+    /// Whether what it gets counts in what the channel's consumers share.
+    shared: bool,
     queue: QueueRef,
     deliveries: QueueDeliveries,
 }

@@ -79,9 +79,11 @@ impl Connection {
         }
         let channel = self.channel(number)?;
         let prefetch = channel.prefetch;
-        let gate: Arc<dyn Gate> = match method.no_ack {
-            false => channel.shared_prefetch.clone(),
-            true => Arc::new(Unshared(channel.shared_prefetch.clone())),
+        let gate: Option<Arc<dyn Gate>> = match (info.meta.kind, method.no_ack) {
+            // A limit that is set later does not count for them either, as in RabbitMQ.
+            (QueueKind::Quorum | QueueKind::Stream, _) => None,
+            (QueueKind::Classic, false) => Some(channel.shared_prefetch.clone()),
+            (QueueKind::Classic, true) => Some(Arc::new(Unshared(channel.shared_prefetch.clone()))),
         };
         let bounded = prefetch > 0 && !method.no_ack;
         let consumer = NewConsumer {
@@ -90,7 +92,7 @@ impl Connection {
             priority,
             exclusive: method.exclusive,
             settled: method.no_ack,
-            gate: Some(gate),
+            gate,
         };
         let subscribe = |queue: QueueRef| {
             let consumer = consumer.clone();
@@ -106,6 +108,7 @@ impl Connection {
             owner: channel.owner,
             tag: tag.clone(),
             consumer: ConsumerKey { topic, id },
+            shared: info.meta.kind == QueueKind::Classic && !method.no_ack,
             queue: queue.clone(),
             deliveries,
         };
@@ -184,7 +187,7 @@ impl Connection {
                     queue: feed.queue.clone(),
                     place,
                     consumer: None,
-                    shared: true,
+                    shared: feed.shared,
                 };
                 let leased = records.into_iter().map(leased).collect();
                 self.give_back(feed.channel, leased);
@@ -205,7 +208,7 @@ impl Connection {
                 queue: consumer.queue.clone(),
                 place: delivery.place,
                 consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
-                shared: true,
+                shared: consumer.info.meta.kind == QueueKind::Classic,
             }))
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());

@@ -73,6 +73,7 @@ impl Connection {
         self.outbox.send(self.out.take());
         // Who is told that the connection is closed relies on it that nothing of it is left: its exclusive queues can
         // be declared by the next one, and what it did not settle is back.
+        self.cancel_all().await;
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {
             self.close_channel(number).await;
@@ -90,6 +91,15 @@ impl Connection {
         if is_told {
             // A peer that is still sending would otherwise be cut off before it reads why.
             let _ = tokio::time::timeout(CLOSING, until_closed(read, buffer, agreed.frame_max)).await;
+        }
+    }
+
+    /// Nothing more is handed to any channel: what one of them gives back is not for another that ends as well.
+    async fn cancel_all(&mut self) {
+        let consumers = self.channels.values().flat_map(|channel| channel.consumers.values());
+        let consumers: Vec<_> = consumers.map(|consumer| (consumer.queue.clone(), consumer.id)).collect();
+        for (queue, id) in consumers {
+            let _ = queue.cancel(id).await;
         }
     }
 

@@ -153,3 +153,20 @@ async fn what_comes_back_to_a_full_quorum_queue_goes_to_those_who_wait_first() {
     }
     world.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn consumers_of_a_quorum_queue_share_nothing() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    let quorum = || queue::Declare { arguments: Table::new().with("x-queue-type", "quorum"), ..durable("q") };
+    client.call(1, quorum()).await;
+    client.consume(1, "q", "tag").await;
+    client.call(1, share(1)).await;
+    for body in ["a", "b"] {
+        client.publish("q", body.as_bytes()).await;
+        assert_eq!(client.delivery().await.2, body);
+    }
+    let answer = client.consume(1, "q", "another").await;
+    assert!(matches!(&answer, Method::ConnectionClose(close) if close.reply_code == 540), "{answer:?}");
+    world.stop().await;
+}
