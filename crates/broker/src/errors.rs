@@ -100,6 +100,9 @@ pub enum PublishError {
     /// The batch says that its timestamps are the broker's, on a topic where they are the producer's.
     #[error("the batch claims LogAppendTime timestamps, but the topic has message.timestamp.type=CreateTime")]
     TimestampType,
+    /// The records of a queue are handed out one by one, and those of the batch cannot be taken apart.
+    #[error("the batch cannot be opened, which it must be in a queue: {0}")]
+    Unopenable(String),
     /// The partition was deleted meanwhile.
     #[error("the partition does not exist any more")]
     UnknownPartition,

@@ -29,6 +29,7 @@ mod listeners;
 mod metrics;
 mod moving;
 mod offsets;
+mod opening;
 pub mod options;
 pub mod parking;
 mod producers;

@@ -1,12 +1,10 @@
 //! Finding a record by its timestamp inside a batch, which may be compressed.
 
 use bytes::Bytes;
-use weir_compression::decompress;
-use weir_model::batch::{BATCH_HEADER_BYTES, BatchHeader, TimestampType, decode_records};
+use weir_model::batch::{BatchHeader, TimestampType};
 use weir_model::{Offset, TimestampMs};
 
-/// A batch is opened up to this size; in a larger one only its first record is found.
-const OPENED_BYTES_MAX: usize = 64 << 20;
+use crate::opening::records_of;
 
 /// The first record at `from` or later whose timestamp is `at` or later. `batch` is one whole batch
 /// as it is stored.
@@ -27,10 +25,8 @@ pub(crate) fn record_at(
         return Some((first, header.max_timestamp));
     }
     let unopened = Some((first, header.max_timestamp));
-    let Some(codec) = header.compression() else { return unopened };
-    let section = batch.slice(BATCH_HEADER_BYTES..);
-    let Ok(section) = decompress(codec, &section, OPENED_BYTES_MAX) else { return unopened };
-    for record in decode_records(header, section) {
+    let Ok(records) = records_of(header, batch) else { return unopened };
+    for record in records {
         let Ok(record) = record else { return unopened };
         if record.timestamp >= at && record.offset >= from {
             return Some((record.offset, record.timestamp));

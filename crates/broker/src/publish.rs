@@ -12,12 +12,17 @@ use tokio::time::Instant;
 use weir_cluster::{PendingOutcome, PendingQueued, ProposeError};
 use weir_model::batch::{BatchHeader, TimestampType, verify_batch, with_append_time};
 use weir_model::command::{Command, Outcome, Refusal};
+use weir_model::queue::QueueKind;
 use weir_model::settings::{Durability, PartitionSettings};
-use weir_model::{Offset, TimestampMs};
+use weir_model::{Offset, TimestampMs, TopicId};
 
 use crate::broker::Broker;
 use crate::errors::{PublishError, Unavailable};
+use crate::opening::records_of;
 use crate::read::PartitionRef;
+
+/// A larger batch for a queue is looked into by a thread that may take its time.
+const OPENED_HERE_BYTES_MAX: usize = 128 << 10;
 
 /// When the producer wants to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +123,10 @@ impl Broker {
     ) -> Result<Publishing, PublishError> {
         let began = Instant::now();
         let settings = partition.settings();
-        check(&batch, settings)?;
+        let header = check(&batch, settings)?;
+        if self.is_queue(partition.topic_id()) {
+            self.check_records(header, batch.clone()).await?;
+        }
         let (batch, append_time) = match settings.timestamp_type {
             TimestampType::CreateTime => (batch, -1),
             TimestampType::LogAppendTime => {
@@ -138,6 +146,26 @@ impl Broker {
             }
         };
         Ok(Publishing { pending, append_time, began, seconds: self.metrics.publish_seconds.clone() })
+    }
+}
+
+impl Broker {
+    /// Whether records of the topic are handed out one by one.
+    fn is_queue(&self, topic: TopicId) -> bool {
+        let queue = self.meta().ok().and_then(|meta| meta.view().catalog().queue(topic).cloned());
+        queue.is_some_and(|queue| queue.kind != QueueKind::Stream)
+    }
+
+    /// Whether every record can be read: one that cannot would hold up those behind it for ever.
+    async fn check_records(&self, header: BatchHeader, batch: Bytes) -> Result<(), PublishError> {
+        let is_large = batch.len() > OPENED_HERE_BYTES_MAX;
+        let look = move || records_of(&header, &batch)?.try_for_each(|record| record.map(drop));
+        let looked = match is_large {
+            false => look(),
+            // It fails only when the runtime is going down.
+            true => self.blocking().run(look).await.unwrap_or_else(|error| Err(error.to_string())),
+        };
+        looked.map_err(PublishError::Unopenable)
     }
 }
 

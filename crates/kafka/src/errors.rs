@@ -86,6 +86,7 @@ impl From<&PublishError> for Failure {
             ) => ErrorCode::CORRUPT_MESSAGE,
             PublishError::Batch(BatchError::Magic(_) | BatchError::Malformed(_))
             | PublishError::NotOneBatch { .. }
+            | PublishError::Unopenable(_)
             | PublishError::Control => ErrorCode::INVALID_RECORD,
             PublishError::TooLarge { .. } => ErrorCode::MESSAGE_TOO_LARGE,
             PublishError::TimestampType => ErrorCode::INVALID_TIMESTAMP,

@@ -302,6 +302,12 @@ impl Actor {
         }
     }
 
+    /// Takes out what has expired and comes first: before others come back in front of it.
+    async fn expire_first(&mut self) {
+        self.dispatcher.expire(self.clock.now_ms());
+        self.look_at_first().await;
+    }
+
     /// Publishes what is dead. What could not be published is left alone for a while, and what is dead since then waits
     /// with it: it would fare no better.
     async fn bury(&mut self) {
@@ -384,6 +390,9 @@ impl Actor {
             }
             Ask::Credit(consumer, more) => self.dispatcher.add_credit(consumer, more),
             Ask::Settle(owner, places, disposition, reply) => {
+                if matches!(disposition, Disposition::Release { .. }) {
+                    self.expire_first().await;
+                }
                 for place in places {
                     // After a change of leaders an owner may settle what is not its own any more.
                     let _ = self.dispatcher.settle(owner, place, disposition);
@@ -394,6 +403,7 @@ impl Actor {
                 }
             }
             Ask::CloseOwner(owner, failed) => {
+                self.expire_first().await;
                 for consumer in self.dispatcher.close_owner(owner, failed) {
                     self.sinks.remove(&consumer);
                 }
@@ -410,16 +420,14 @@ impl Actor {
             }
             Ask::Purge(reply) => {
                 self.catch_up().await;
-                self.dispatcher.expire(self.clock.now_ms());
-                self.look_at_first().await;
+                self.expire_first().await;
                 let purged = self.dispatcher.purge();
                 self.tell_when_durable(Reply::Purged(reply, purged));
             }
             Ask::Figures(reply) => {
                 self.catch_up().await;
                 self.drop_excess();
-                self.dispatcher.expire(self.clock.now_ms());
-                self.look_at_first().await;
+                self.expire_first().await;
                 let bounded = self.options.limits.bytes.is_some();
                 let _ = reply.send(QueueFigures {
                     ready: self.dispatcher.ready(),

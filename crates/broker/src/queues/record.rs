@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weir_compression::decompress;
 use weir_dispatch::Waiting;
-use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, split_batches};
+use weir_model::batch::{Record, split_batches};
 use weir_model::{Offset, TimestampMs};
 use weir_shard::{PartitionView, ReadError};
 
+use crate::opening::records_of;
 use crate::read::PartitionRef;
 
 /// Header of a record that expires: when, in milliseconds since 1970, eight bytes big-endian.
 pub const EXPIRES_HEADER: &str = "weir.expires";
-
-/// A batch is opened up to this size.
-const OPENED_BYTES_MAX: usize = 64 << 20;
 
 /// What a record takes beside its key, value and headers.
 const RECORD_OVERHEAD_BYTES: usize = 128;
@@ -79,11 +76,8 @@ pub(super) fn read_run(
     let bytes = read.in_one_piece();
     let mut records = Vec::new();
     for (header, batch) in split_batches(&bytes).map_err(|error| corrupt(error.to_string()))? {
-        let codec = header.compression().ok_or_else(|| corrupt("an unknown codec".into()))?;
-        let section = decompress(codec, &batch.slice(BATCH_HEADER_BYTES..), OPENED_BYTES_MAX)
-            .map_err(|error| corrupt(error.to_string()))?;
-        for record in decode_records(&header, section) {
-            let record = record.map_err(|error| corrupt(error.to_string()))?;
+        for record in records_of(&header, &batch).map_err(corrupt)? {
+            let record = record.map_err(corrupt)?;
             if record.offset >= from {
                 records.push((record.offset, QueueRecord::new(record, ttl_ms)));
             }

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weir_cluster::ShardHandle;
-use weir_compression::decompress;
-use weir_model::batch::{BATCH_HEADER_BYTES, BatchBuilder, Record, decode_records, verify_batch};
+use weir_model::batch::{BatchBuilder, Record, verify_batch};
 use weir_model::command::Command;
 use weir_model::unique::UniqueKey;
 use weir_model::{PartitionId, ShardId, TimestampMs};
 
 use super::unique::UniqueWindow;
 use crate::errors::PublishError;
+use crate::opening;
 use crate::read::PartitionRef;
-
-/// Bytes of records that a batch has at most when it is opened.
-const OPENED_BYTES_MAX: usize = 64 << 20;
 
 /// The commands for each shard.
 pub(crate) type Appends = BTreeMap<ShardId, (ShardHandle, Vec<Command>)>;
@@ -94,13 +91,9 @@ fn check_size(partition: &PartitionRef, bytes: usize) -> Result<(), PublishError
     if bytes > max { Err(PublishError::TooLarge { bytes, max }) } else { Ok(()) }
 }
 
-/// The records of a batch that was verified.
+/// The records of a batch.
 fn records_of(batch: &Bytes) -> Result<Vec<Record>, PublishError> {
     let header = verify_batch(batch)?;
-    let cannot = |why: String| PublishError::Refused(format!("the batch cannot be opened: {why}"));
-    let codec = header.compression().ok_or_else(|| cannot("an unknown codec".into()))?;
-    let section = decompress(codec, &batch.slice(BATCH_HEADER_BYTES..), OPENED_BYTES_MAX)
-        .map_err(|error| cannot(error.to_string()))?;
-    let records: Result<Vec<Record>, _> = decode_records(&header, section).collect();
-    records.map_err(|error| cannot(error.to_string()))
+    let records = opening::records_of(&header, batch).and_then(Iterator::collect);
+    records.map_err(PublishError::Unopenable)
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::support::{World, read_what_is_there};
-use weir_broker::AdminError;
 use weir_broker::queues::{
     ConsumerId, GetError, Limits, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef,
     SubscribeError,
 };
+use weir_broker::{AdminError, PublishError};
 use weir_dispatch::NewConsumer;
 use weir_model::subscription::Disposition;
 
@@ -225,6 +225,17 @@ async fn what_cannot_be_read_is_said_and_hides_nothing_before_it() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let figures = queue.figures().await.unwrap();
     assert_eq!((figures.ready, figures.leased, figures.consumers), (1, 2, 1));
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_apart_does_not_come_into_a_queue() {
+    let mut world = World::started(20).await;
+    world.queue("q", &[]).await;
+    let partition = world.partition("q", 0);
+    let refused = world.publish(&partition, batch_that_cannot_be_opened()).await.unwrap_err();
+    assert!(matches!(refused, PublishError::Unopenable(_)), "{refused}");
+    assert_eq!(world.publish_values("q", 0, &["a"]).await, 0, "nothing of it was appended");
     world.stop().await;
 }
 
