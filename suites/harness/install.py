@@ -76,21 +76,30 @@ def python() -> Path:
     return installed("python", requirements.read_text() + sys.version, install) / "bin" / "python"
 
 
-def debian_tool(name: str) -> Path:
-    """A program that a Debian package of the same name has; the distribution pins its version."""
-    present = shutil.which(name)
-    if present:
-        return Path(present)
+def debian_tool(name: str, package: str | None = None) -> Path:
+    """A program that a Debian package has, of the same name if no other is given; the distribution pins its version."""
+    package = package or name
+
+    def is_there() -> bool:
+        dpkg = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
+        known = package == name or subprocess.run(dpkg, capture_output=True, text=True).stdout == "installed"
+        return known and shutil.which(name) is not None
+
     with _locked("apt"):
-        if not shutil.which(name):
-            print(f"installing {name}", file=sys.stderr, flush=True)
+        if not is_there():
+            print(f"installing {package}", file=sys.stderr, flush=True)
             environment = {"DEBIAN_FRONTEND": "noninteractive"}
             run(["apt-get", "update", "-qq"], env=environment)
-            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", name], env=environment)
+            run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], env=environment)
     found = shutil.which(name)
     if not found:
-        raise InstallFailed(f"apt-get installed {name}, yet it is not on the path")
+        raise InstallFailed(f"apt-get installed {package}, yet {name} is not on the path")
     return Path(found)
+
+
+def ruby_with_bunny() -> Path:
+    """Debian's Ruby, with its package of the AMQP client Bunny."""
+    return debian_tool("ruby", "ruby-bunny")
 
 
 def kcat() -> Path:
