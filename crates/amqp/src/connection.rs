@@ -7,6 +7,7 @@ mod close;
 mod declare;
 mod delay;
 mod describe;
+mod overdue;
 mod permission;
 mod publish;
 mod queues;
@@ -408,7 +409,14 @@ impl Connection {
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_at = Instant::now();
         let mut taken = (0, Instant::now());
+        let mut looks = overdue::looks(self.front.options.consumer_timeout);
+        let mut is_time_to_look = false;
         loop {
+            if std::mem::take(&mut is_time_to_look)
+                && let Err(ended) = self.close_overdue().await
+            {
+                return ended;
+            }
             let has_more = match self.carry_out_frames(buffer).await {
                 Ok(has_more) => has_more,
                 Err(ended) => return ended,
@@ -451,6 +459,7 @@ impl Connection {
                 () = self.outbox.changed() => {}
                 () = tokio::time::sleep_until(taken.1 + SEND_TIMEOUT), if is_full => {}
                 () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
+                () = overdue::next(&mut looks) => is_time_to_look = true,
                 // It is looked at before the next frame is.
                 Ok(()) = self.access_changed.changed() => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {

@@ -28,6 +28,8 @@ pub struct AmqpFrontOptions {
     pub connections_max: usize,
     /// Largest message, in bytes of its body.
     pub message_bytes_max: u64,
+    /// How long a delivery may wait for its acknowledgement before its channel is closed; none for ever.
+    pub consumer_timeout: Option<Duration>,
     /// How long a client may take to open its connection.
     pub handshake: Duration,
     /// How long connections may take to end when the front stops.
@@ -39,6 +41,7 @@ impl Default for AmqpFrontOptions {
         AmqpFrontOptions {
             connections_max: 50_000,
             message_bytes_max: 16 << 20,
+            consumer_timeout: Some(Duration::from_secs(30 * 60)),
             handshake: Duration::from_secs(10),
             drain: Duration::from_secs(10),
         }

@@ -1,12 +1,17 @@
 //! What a channel has delivered and its peer has not settled yet, by delivery tag.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Deliveries of one channel. Tags begin at 1 and rise by one with every delivery, settled or not.
 #[derive(Debug)]
 pub(crate) struct Unsettled<T> {
     last: u64,
     waiting: BTreeMap<u64, T>,
+    /// What the last tag was at the looks for what is overdue; only looks before which something was delivered that waits.
+    looks: VecDeque<(u64, Instant)>,
 }
 
 /// A tag that was not given out, or was settled before: 406 PRECONDITION_FAILED.
@@ -16,7 +21,7 @@ pub(crate) struct UnknownTag(pub u64);
 
 impl<T> Default for Unsettled<T> {
     fn default() -> Self {
-        Unsettled { last: 0, waiting: BTreeMap::new() }
+        Unsettled { last: 0, waiting: BTreeMap::new(), looks: VecDeque::new() }
     }
 }
 
@@ -57,6 +62,17 @@ impl<T> Unsettled<T> {
         self.waiting.extend(deliveries);
     }
 
+    /// Whether a delivery waits that was there already at a look this long ago. To be asked at intervals: nothing is noted
+    /// of single deliveries.
+    pub(crate) fn is_overdue(&mut self, now: Instant, timeout: Duration) -> bool {
+        let first = self.waiting.keys().next().copied();
+        while self.looks.pop_front_if(|(last, _)| first.is_none_or(|first| first > *last)).is_some() {}
+        if first.is_some() && self.looks.back().is_none_or(|(last, _)| *last < self.last) {
+            self.looks.push_back((self.last, now));
+        }
+        self.looks.front().is_some_and(|(_, at)| now.duration_since(*at) >= timeout)
+    }
+
     /// How many deliveries wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
@@ -71,6 +87,26 @@ impl<T> Unsettled<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_too_long_is_found_at_a_look() {
+        let (began, second) = (Instant::now(), Duration::from_secs(1));
+        let mut unsettled = Unsettled::default();
+        let mut look =
+            |unsettled: &mut Unsettled<char>, at: u32| unsettled.is_overdue(began + at * second, 10 * second);
+        assert!(!look(&mut unsettled, 0));
+        let first = unsettled.deliver('a');
+        assert!(!look(&mut unsettled, 5), "it may have been delivered just now");
+        let second = unsettled.deliver('b');
+        assert!(!look(&mut unsettled, 9));
+        assert!(!look(&mut unsettled, 14));
+        assert!(look(&mut unsettled, 15));
+        assert_eq!(unsettled.settle(first, false), Ok(vec![(1, 'a')]));
+        assert!(!look(&mut unsettled, 18), "the other one came later");
+        assert!(look(&mut unsettled, 19));
+        assert_eq!(unsettled.settle(second, false), Ok(vec![(2, 'b')]));
+        assert!(!look(&mut unsettled, 100));
+    }
 
     #[test]
     fn tags_are_settled_one_by_one_or_up_to_one() {

@@ -49,6 +49,30 @@ async fn a_consumer_is_told_that_its_queue_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_not_acknowledged_for_half_an_hour_comes_to_others() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.declare("q").await;
+    client.consume(1, "q", "tag").await;
+    client.publish("q", b"settled").await;
+    let (_, tag, _) = client.delivery().await;
+    client.ack(1, tag).await;
+    tokio::time::sleep(Duration::from_secs(20 * 60)).await;
+    client.publish("q", b"forgotten").await;
+    assert_eq!(client.delivery().await.2, "forgotten");
+    tokio::time::sleep(Duration::from_secs(29 * 60)).await;
+    assert!(client.is_silent(Duration::from_secs(1)).await, "it is not time yet");
+    tokio::time::sleep(Duration::from_secs(3 * 60)).await;
+    let told = client.method().await;
+    let Method::ChannelClose(close) = told else { panic!("{told:?}") };
+    assert_eq!((close.reply_code, close.class_id, close.method_id), (406, 0, 0));
+    let mut other = world.client().await;
+    other.consume(1, "q", "other").await;
+    assert_eq!(other.delivery().await.2, "forgotten");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_asked_for_does_not_count_in_what_consumers_share() {
     let world = World::started().await;
     let mut client = world.client().await;

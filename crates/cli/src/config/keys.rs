@@ -338,6 +338,13 @@ pub const KEYS: &[Key] = &[
         doc: "Connections of a listener at once; one more is closed as soon as it is accepted.",
     },
     Key {
+        name: "amqp.consumer.timeout.ms",
+        kind: Kind::Number(0, 31_622_400_000),
+        default: "1800000",
+        value_name: "MS",
+        doc: "How long an AMQP delivery may wait for its acknowledgement before its channel is closed; 0 is for ever.",
+    },
+    Key {
         name: "fetch.max.bytes",
         kind: Kind::Size(1024, 1 << 30),
         default: "57671680",

@@ -78,6 +78,8 @@ pub struct ConnectionOptions {
     pub request_bytes_max: u32,
     /// Connections of a listener at once.
     pub connections_max: usize,
+    /// How long an AMQP delivery may wait for its acknowledgement; none for ever.
+    pub consumer_timeout: Option<Duration>,
     /// Largest answer to a fetch, in bytes.
     pub fetch_bytes_max: u32,
     /// Fetch sessions at once.
@@ -139,6 +141,9 @@ impl Config {
                 max_idle: Duration::from_millis(settings.number("connections.max.idle.ms") as u64),
                 request_bytes_max: settings.number("socket.request.max.bytes") as u32,
                 connections_max: settings.number("max.connections") as usize,
+                consumer_timeout: Some(settings.number("amqp.consumer.timeout.ms") as u64)
+                    .filter(|ms| *ms > 0)
+                    .map(Duration::from_millis),
                 fetch_bytes_max: settings.number("fetch.max.bytes") as u32,
                 fetch_sessions_max: settings.number("max.incremental.fetch.session.cache.slots") as usize,
             },

@@ -77,6 +77,7 @@ impl Fronts {
                 Protocol::Amqp | Protocol::Amqps => {
                     let options = AmqpFrontOptions {
                         connections_max: connections_max.min(config.connections.connections_max),
+                        consumer_timeout: config.connections.consumer_timeout,
                         drain: config.drain_timeout,
                         ..AmqpFrontOptions::default()
                     };
