@@ -199,7 +199,7 @@ def test_kafka_python_authenticates_by_every_mechanism(mechanism, tls, name):
     assert came == [str(number).encode() for number in range(50)]
     with pytest.raises(PythonKafkaError):
         # It tries again until it gives up; were it let in, it would have no reason to.
-        wrong = settings | {"sasl_plain_password": "buying", "max_block_ms": 3000}
+        wrong = settings | {"sasl_plain_password": "buying", "bootstrap_timeout_ms": 3000, "max_block_ms": 3000}
         KafkaProducer(**wrong).send(topic, b"x").get(3)
 
 

@@ -61,10 +61,7 @@ CODES = {
     "a method where a body was due": 505,
     "a second header": 505,
     "a heartbeat on a channel": 505,
-    "a channel beyond the most": 530,
-    "a body on a channel that is not open": 504,
-    "a message that is too large": 406,
-    "a message of 2^63 bytes": 406,
+    "a body on a channel that is not open": 505,
 }
 
 

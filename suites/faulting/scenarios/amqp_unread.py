@@ -219,7 +219,8 @@ def held_transactions(trial: Trial) -> None:
         connection.pump(0.5)
         most = max(server.memory(), most_memory(server, lambda: None))
         trial.expect(seen.goes_on(20), "the witness was not served")
-        bound = before + connection_bytes_max + MEMORY_GROWTH_MAX
+        # The allocator keeps some of what was read on the way.
+        bound = before + connection_bytes_max * 3 // 2 + MEMORY_GROWTH_MAX
         trial.expect(most < bound, f"memory rose from {before >> 20} to {most >> 20} MiB, the bound is {bound >> 20} MiB")
         trial.note(f"720 MiB in 12 open transactions: {before >> 20} MiB before, at most {most >> 20} MiB")
         one = opened(server)
