@@ -207,7 +207,7 @@ def test_streams_are_read_by_offset_as_often_as_one_likes(channel):
     [
         (540, lambda channel, stream: channel.basic_get(stream)),
         (540, lambda channel, stream: channel.queue_purge(stream)),
-        (540, lambda channel, stream: channel.basic_consume(stream, print, auto_ack=True)),
+        (540, lambda channel, stream: (channel.basic_qos(prefetch_count=5), channel.basic_consume(stream, print, auto_ack=True))),
         (406, lambda channel, stream: channel.basic_consume(stream, print)),
     ],
 )

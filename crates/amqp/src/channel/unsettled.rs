@@ -92,7 +92,7 @@ mod tests {
     fn what_waits_too_long_is_found_at_a_look() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut unsettled = Unsettled::default();
-        let mut look =
+        let look =
             |unsettled: &mut Unsettled<char>, at: u32| unsettled.is_overdue(began + at * second, 10 * second);
         assert!(!look(&mut unsettled, 0));
         let first = unsettled.deliver('a');

@@ -31,12 +31,12 @@ impl Connection {
     pub(super) async fn close_overdue(&mut self) -> Result<(), Ended> {
         let Some(timeout) = self.front.options.consumer_timeout else { return Ok(()) };
         let now = Instant::now();
-        let overdue: Vec<u16> = self
-            .channels
-            .iter_mut()
-            .filter(|(_, channel)| !channel.closing && channel.unsettled.is_overdue(now, timeout))
-            .map(|(number, _)| *number)
-            .collect();
+        let mut overdue = Vec::new();
+        for (number, channel) in &mut self.channels {
+            if !channel.closing && channel.unsettled.is_overdue(now, timeout) {
+                overdue.push(*number);
+            }
+        }
         for number in overdue {
             let words = format!(
                 "delivery acknowledgement on channel {number} timed out. Timeout value used: {} ms. \
