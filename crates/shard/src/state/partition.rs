@@ -198,7 +198,8 @@ impl PartitionState {
             follows
         });
         let first_is_needed = self.segments.front().is_none_or(|first| first.last_offset >= self.log_start);
-        let ends_the_log = self.segments.back().is_none_or(|last| last.last_offset == self.next_offset - 1);
+        let ends_the_log =
+            self.segments.back().is_none_or(|last| last.last_offset == self.next_offset.saturating_sub(1));
         let is_empty = self.log_start == self.next_offset;
         (0..=self.next_offset).contains(&self.log_start)
             && rising
@@ -241,7 +242,7 @@ impl PartitionState {
             epochs: EpochTable::decode(reader)?,
             producers: Producers::decode(reader)?,
         };
-        let mut end = state.next_offset - 1;
+        let mut end = state.next_offset.saturating_sub(1);
         for segment in state.segments.iter_mut().rev() {
             if segment.last_offset == END_OF_NEXT {
                 segment.last_offset = end;

@@ -8,9 +8,12 @@ use weir_model::batch::{BatchHeader, StoredBatch};
 use super::chunk::{Buckets, Chunk};
 use super::closed::ClosedPartitions;
 use super::epochs::EpochTable;
+use super::partition::PartitionState;
 use super::producers::{Producers, Verdict};
 use crate::limits::*;
 use weir_model::PartitionId;
+use weir_model::settings::PartitionSettings;
+use weir_model::wire::{Reader, Writer};
 
 fn header(id: i64, sequence: i32) -> BatchHeader {
     BatchHeader {
@@ -33,6 +36,22 @@ fn append(producers: &mut Producers, id: i64, sequence: i32, offset: i64, now: i
     let header = header(id, sequence);
     let batch = StoredBatch::place(&header, Bytes::from_static(&[0; 61]), offset, 0);
     producers.appended(&header, &batch, now);
+}
+
+#[test]
+fn offsets_that_cannot_be_are_an_error() {
+    for next_offset in [i64::MIN, -1, i64::MAX] {
+        let mut out = Writer::new();
+        PartitionSettings::default().encode(&mut out);
+        out.i32(0);
+        out.u64(0);
+        out.i64(0);
+        out.i64(next_offset);
+        out.u32(0);
+        EpochTable::default().encode(&mut out);
+        Producers::default().encode(&mut out);
+        assert!(PartitionState::decode(&mut Reader::new("a partition", out.finish())).is_err());
+    }
 }
 
 #[test]
