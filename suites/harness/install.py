@@ -187,6 +187,17 @@ def go_suite() -> Path:
     return installed("go", _sources(directory, "*.go", "go.mod", "go.sum"), install) / "clients.test"
 
 
+def rust_suite() -> list[str]:
+    """The Rust checks, built, as the command that runs them. Cargo knows by itself what is to be built again."""
+    # There, because the toolchain is the one that the repository names.
+    there = ["env", f"--chdir={SUITES / 'rust'}"]
+    command = [*there, "cargo", "test", "--quiet", "--locked", "--no-fail-fast", "--target-dir", str(BUILD / "rust")]
+    with _locked("rust"):
+        print(f"building the Rust checks under {BUILD.name}/", file=sys.stderr, flush=True)
+        run([*command, "--no-run"])
+    return command
+
+
 # The crate that carries the whole source of librdkafka, its benchmark and its tests.
 RDKAFKA_CRATE = ("rdkafka-sys", "=4.10.0")
 

@@ -1,0 +1,472 @@
+//! Queues, exchanges, consumers and connections as lapin sees them: arguments, limits, errors in lapin's own types.
+
+use std::time::Duration;
+
+use lapin::options::*;
+use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
+use tokio_stream::StreamExt;
+use weir_suite_lapin::*;
+
+async fn exchange(channel: &Channel, words: &str, kind: ExchangeKind, arguments: FieldTable) -> String {
+    let name = fresh(words);
+    let options = ExchangeDeclareOptions::default();
+    within("an exchange", channel.exchange_declare(name.as_str().into(), kind, options, arguments))
+        .await
+        .unwrap();
+    name
+}
+
+async fn bind(channel: &Channel, queue: &str, exchange: &str, key: &str, arguments: FieldTable) {
+    let options = QueueBindOptions::default();
+    within("a binding", channel.queue_bind(queue.into(), exchange.into(), key.into(), options, arguments))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn topics_headers_and_exchanges_behind_exchanges() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let none = FieldTable::default;
+    let lost = exchange(&channel, "lost", ExchangeKind::Fanout, none()).await;
+    let topic =
+        exchange(&channel, "topic", ExchangeKind::Topic, table([("alternate-exchange", text(&lost))])).await;
+    let headers = exchange(&channel, "headers", ExchangeKind::Headers, none()).await;
+    let all = exchange(&channel, "all", ExchangeKind::Fanout, none()).await;
+    let options = ExchangeBindOptions::default();
+    channel
+        .exchange_bind(all.as_str().into(), topic.as_str().into(), "logs.#".into(), options, none())
+        .await
+        .unwrap();
+    let mut queues = Vec::new();
+    for _ in 0..4 {
+        queues.push(own_queue(&channel, []).await);
+    }
+    bind(&channel, &queues[0], &topic, "logs.*.error", none()).await;
+    bind(
+        &channel,
+        &queues[1],
+        &headers,
+        "",
+        table([("x-match", text("any")), ("a", AMQPValue::LongInt(1)), ("b", text("two"))]),
+    )
+    .await;
+    bind(&channel, &queues[2], &all, "", none()).await;
+    bind(&channel, &queues[3], &lost, "", none()).await;
+    let plain = BasicProperties::default;
+    publish(&channel, &topic, "logs.shop.error", "one", plain()).await;
+    publish(&channel, &topic, "logs.shop.deep.error", "two", plain()).await;
+    publish(&channel, &topic, "elsewhere", "three", plain()).await;
+    publish(&channel, &headers, "", "four", plain().with_headers(table([("b", text("two"))]))).await;
+    publish(&channel, &headers, "", "five", plain().with_headers(table([("a", AMQPValue::LongInt(2))])))
+        .await;
+    let options = ExchangeUnbindOptions::default();
+    channel
+        .exchange_unbind(all.as_str().into(), topic.as_str().into(), "logs.#".into(), options, none())
+        .await
+        .unwrap();
+    channel
+        .queue_unbind(queues[0].as_str().into(), topic.as_str().into(), "logs.*.error".into(), none())
+        .await
+        .unwrap();
+    publish(&channel, &topic, "logs.shop.error", "six", plain()).await;
+    let expected: [&[&str]; 4] = [&["one"], &["four"], &["one", "two"], &["three", "six"]];
+    for (queue, expected) in queues.iter().zip(expected) {
+        assert_eq!(drain(&channel, queue).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_tell_what_they_died_of() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let dead = own_queue(&channel, []).await;
+    let limit = ("x-max-length", AMQPValue::LongInt(1));
+    let arguments = [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text(&dead)), limit];
+    let queue = durable_queue(&channel, "dying", arguments).await;
+    let check = async |reason: &str, body: &str| {
+        let message = take(&channel, &dead).await;
+        assert_eq!(message.data, body.as_bytes());
+        let deaths = deaths(&message.properties);
+        assert_eq!(deaths.len(), 1);
+        let expected = table([
+            ("count", AMQPValue::LongLongInt(1)),
+            ("reason", text(reason)),
+            ("queue", text(&queue)),
+            ("exchange", text("")),
+            ("routing-keys", list([text(&queue)])),
+        ]);
+        for (name, value) in &expected {
+            assert_eq!(deaths[0].get(name), Some(value), "{name}");
+        }
+        assert!(
+            deaths[0]["time"].as_timestamp().is_some_and(|seconds| seconds > 1_700_000_000),
+            "{deaths:?}"
+        );
+        assert_eq!(header(&message.properties, "x-first-death-reason"), &text(reason));
+        assert_eq!(header(&message.properties, "x-first-death-queue"), &text(&queue));
+        assert_eq!(header(&message.properties, "x-first-death-exchange"), &text(""));
+        (message.delivery.properties, deaths[0].clone())
+    };
+    send(&channel, &queue, "first").await;
+    send(&channel, &queue, "second").await;
+    check("maxlen", "first").await;
+    get(&channel, &queue).await.unwrap().reject(BasicRejectOptions { requeue: false }).await.unwrap();
+    check("rejected", "second").await;
+    publish(&channel, "", &queue, "third", BasicProperties::default().with_expiration("50".into())).await;
+    let (properties, death) = check("expired", "third").await;
+    assert_eq!((properties.expiration(), death.get("original-expiration")), (&None, Some(&text("50"))));
+    channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn messages_and_queues_expire() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let queue = durable_queue(
+        &channel,
+        "short",
+        [("x-message-ttl", AMQPValue::LongInt(80)), ("x-expires", AMQPValue::LongInt(400))],
+    )
+    .await;
+    send(&channel, &queue, "gone").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(get(&channel, &queue).await.is_none());
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let passive = QueueDeclareOptions::default().passive();
+    let refused = refusal(channel.queue_declare(queue.into(), passive, FieldTable::default()).await);
+    assert_eq!(refused.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
+}
+
+#[tokio::test]
+async fn no_more_than_the_prefetch_count_comes_and_what_is_urgent_first() {
+    let connection = connect().await;
+    for global in [false, true] {
+        let channel = channel(&connection).await;
+        channel.basic_qos(3, BasicQosOptions { global }).await.unwrap();
+        let queue = own_queue(&channel, [("x-max-priority", AMQPValue::ShortShortUInt(5))]).await;
+        for number in 0..10u8 {
+            publish(&channel, "", &queue, [number], BasicProperties::default().with_priority(number % 2 * 5))
+                .await;
+        }
+        let mut consumer = consume(&channel, &queue).await;
+        let mut last = None;
+        for number in [1, 3, 5] {
+            let delivery = next(&mut consumer).await;
+            assert_eq!(delivery.data, [number]);
+            last = Some(delivery);
+        }
+        nothing_comes(&mut consumer).await;
+        last.unwrap().ack(BasicAckOptions { multiple: true }).await.unwrap();
+        for number in [7, 9, 0] {
+            assert_eq!(next(&mut consumer).await.data, [number]);
+        }
+        nothing_comes(&mut consumer).await;
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_queue_counts_deliveries_and_lets_go_at_its_limit() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let dead = own_queue(&channel, []).await;
+    let arguments = [
+        ("x-queue-type", text("quorum")),
+        ("x-delivery-limit", AMQPValue::LongInt(2)),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text(&dead)),
+    ];
+    let queue = durable_queue(&channel, "quorum", arguments).await;
+    send(&channel, &queue, "poison").await;
+    let mut consumer = consume(&channel, &queue).await;
+    for count in 0..3 {
+        let delivery = next(&mut consumer).await;
+        assert_eq!(delivery.redelivered, count > 0);
+        if count > 0 {
+            assert_eq!(header(&delivery.properties, "x-delivery-count"), &AMQPValue::LongLongInt(count));
+        }
+        delivery.reject(BasicRejectOptions { requeue: true }).await.unwrap();
+    }
+    let message = take(&channel, &dead).await;
+    assert_eq!(deaths(&message.properties)[0]["reason"], text("delivery_limit"));
+    nothing_comes(&mut consumer).await;
+    channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_is_read_by_offset_as_often_as_one_likes() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let stream = durable_queue(&channel, "stream", [("x-queue-type", text("stream"))]).await;
+    for number in 0..10 {
+        send(&channel, &stream, number.to_string()).await;
+    }
+    let first = || text("first");
+    for (offset, range) in
+        [(first(), 0..10), (AMQPValue::LongLongInt(6), 6..10), (text("last"), 9..10), (first(), 0..10)]
+    {
+        let reading = weir_suite_lapin::channel(&connection).await;
+        reading.basic_qos(4, BasicQosOptions::default()).await.unwrap();
+        let mut consumer = consume_with(
+            &reading,
+            &stream,
+            "",
+            BasicConsumeOptions::default(),
+            [("x-stream-offset", offset)],
+        )
+        .await;
+        for number in range {
+            let delivery = next(&mut consumer).await;
+            assert_eq!(delivery.data, number.to_string().as_bytes());
+            assert_eq!(header(&delivery.properties, "x-stream-offset"), &AMQPValue::LongLongInt(number));
+            delivery.ack(BasicAckOptions::default()).await.unwrap();
+        }
+        nothing_comes(&mut consumer).await;
+    }
+    // Without a prefetch count there is no consuming.
+    let reading = weir_suite_lapin::channel(&connection).await;
+    let consumed = reading.basic_consume(
+        stream.as_str().into(),
+        "".into(),
+        BasicConsumeOptions::default(),
+        FieldTable::default(),
+    );
+    assert_eq!(refusal(within("a refusal", consumed).await).get_id(), 406);
+    channel.queue_delete(stream.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_waits_for_its_time_in_an_exchange_that_delays() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let kind = ExchangeKind::Custom("x-delayed-message".to_owned());
+    let later = exchange(&channel, "later", kind, table([("x-delayed-type", text("direct"))])).await;
+    let queue = own_queue(&channel, []).await;
+    bind(&channel, &queue, &later, "k", FieldTable::default()).await;
+    for (body, milliseconds) in [("second", 600), ("first", 150)] {
+        let properties =
+            BasicProperties::default().with_headers(table([("x-delay", AMQPValue::LongInt(milliseconds))]));
+        let options = BasicPublishOptions::default();
+        let confirm = channel
+            .basic_publish(later.as_str().into(), "k".into(), options, body.as_bytes(), properties)
+            .await
+            .unwrap();
+        assert!(within("a confirm", confirm).await.unwrap().is_ack());
+    }
+    let mut consumer = consume(&channel, &queue).await;
+    for (body, milliseconds) in [("first", -150), ("second", -600)] {
+        let delivery = next(&mut consumer).await;
+        assert_eq!(delivery.data, body.as_bytes());
+        assert_eq!(header(&delivery.properties, "x-delay"), &AMQPValue::LongLongInt(milliseconds));
+    }
+}
+
+#[tokio::test]
+async fn a_consumer_is_told_that_its_queue_is_gone() {
+    let connection = connect().await;
+    let consuming = channel(&connection).await;
+    let queue = durable_queue(&consuming, "going", []).await;
+    let mut going = consume_with(&consuming, &queue, "mine", BasicConsumeOptions::default(), []).await;
+    assert_eq!(going.tag().as_str(), "mine");
+    let mut cancelled = consume(&consuming, &queue).await;
+    assert!(!cancelled.tag().as_str().is_empty());
+    consuming.basic_cancel(cancelled.tag(), BasicCancelOptions::default()).await.unwrap();
+    assert!(within("the end of a consumer", cancelled.next()).await.is_none());
+    nothing_comes(&mut going).await;
+    channel(&connection).await.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    assert!(within("the end of a consumer", going.next()).await.is_none());
+    // The channel serves on.
+    own_queue(&consuming, []).await;
+}
+
+#[tokio::test]
+async fn a_single_active_consumer_is_followed_by_the_next() {
+    let connection = connect().await;
+    let declaring = confirming(&connection).await;
+    let queue =
+        durable_queue(&declaring, "single", [("x-single-active-consumer", AMQPValue::Boolean(true))]).await;
+    let (first_channel, second_channel) = (channel(&connection).await, channel(&connection).await);
+    let mut first = consume(&first_channel, &queue).await;
+    let mut second = consume(&second_channel, &queue).await;
+    send(&declaring, &queue, "one").await;
+    assert_eq!(next(&mut first).await.data, b"one");
+    nothing_comes(&mut second).await;
+    first_channel.close(200, "OK".into()).await.unwrap();
+    let delivery = next(&mut second).await;
+    assert_eq!((delivery.data.as_slice(), delivery.redelivered), (b"one".as_slice(), true));
+    // An exclusive consumer is alone from the beginning.
+    let exclusive = BasicConsumeOptions { exclusive: true, ..Default::default() };
+    let refused = refusal(
+        channel(&connection)
+            .await
+            .basic_consume(queue.as_str().into(), "".into(), exclusive, FieldTable::default())
+            .await,
+    );
+    assert_eq!(refused.kind(), &AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED));
+    declaring.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn counts_of_messages_and_consumers_are_told() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let queue = durable_queue(&channel, "counted", []).await;
+    for number in 0..5 {
+        send(&channel, &queue, number.to_string()).await;
+    }
+    let passive = QueueDeclareOptions::default().passive();
+    let counts = async || {
+        let declared =
+            channel.queue_declare(queue.as_str().into(), passive, FieldTable::default()).await.unwrap();
+        (declared.message_count(), declared.consumer_count())
+    };
+    assert_eq!(counts().await, (5, 0));
+    let other = weir_suite_lapin::channel(&connection).await;
+    other.basic_qos(1, BasicQosOptions::default()).await.unwrap();
+    let mut consumer = consume(&other, &queue).await;
+    next(&mut consumer).await;
+    assert_eq!(counts().await, (4, 1));
+    assert_eq!(channel.queue_purge(queue.as_str().into(), QueuePurgeOptions::default()).await.unwrap(), 4);
+    let deleting = weir_suite_lapin::channel(&connection).await;
+    let unused = QueueDeleteOptions { if_unused: true, ..Default::default() };
+    assert_eq!(refusal(deleting.queue_delete(queue.as_str().into(), unused).await).get_id(), 406);
+    other.close(200, "OK".into()).await.unwrap();
+    let deleting = weir_suite_lapin::channel(&connection).await;
+    let empty = QueueDeleteOptions { if_empty: true, ..Default::default() };
+    assert_eq!(refusal(deleting.queue_delete(queue.as_str().into(), empty).await).get_id(), 406);
+    assert_eq!(channel.queue_delete(queue.as_str().into(), unused).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn errors_close_their_channel_by_code_and_the_connection_stays() {
+    let connection = connect().await;
+    let declaring = channel(&connection).await;
+    let queue = durable_queue(&declaring, "declared", []).await;
+    let stranger = connect().await;
+    let strangers = channel(&stranger).await;
+    let exclusive = own_queue(&strangers, []).await;
+    let none = FieldTable::default;
+    let passive = QueueDeclareOptions::default().passive();
+    let soft = async |kind: AMQPSoftError, refused: &Channel, answer: lapin::Result<()>| {
+        assert_eq!(refusal(answer).kind(), &AMQPErrorKind::Soft(kind));
+        // lapin answers the close by itself; the channel is of no use then.
+        assert!(!refused.status().connected());
+        assert!(connection.status().connected());
+    };
+    let on = channel(&connection).await;
+    let answer = on.queue_declare(fresh("none").into(), passive, none()).await;
+    soft(AMQPSoftError::NOTFOUND, &on, answer.map(drop)).await;
+    let on = channel(&connection).await;
+    let answer = on
+        .queue_bind(
+            queue.as_str().into(),
+            fresh("none").into(),
+            "".into(),
+            QueueBindOptions::default(),
+            none(),
+        )
+        .await;
+    soft(AMQPSoftError::NOTFOUND, &on, answer).await;
+    let on = channel(&connection).await;
+    let answer = on.queue_declare(queue.as_str().into(), QueueDeclareOptions::default(), none()).await;
+    soft(AMQPSoftError::PRECONDITIONFAILED, &on, answer.map(drop)).await;
+    let on = channel(&connection).await;
+    let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    let answer = on.exchange_declare("amq.direct".into(), ExchangeKind::Topic, durable, none()).await;
+    soft(AMQPSoftError::PRECONDITIONFAILED, &on, answer).await;
+    let on = channel(&connection).await;
+    let answer = on.queue_declare("amq.mine".into(), QueueDeclareOptions::durable(), none()).await;
+    soft(AMQPSoftError::ACCESSREFUSED, &on, answer.map(drop)).await;
+    let on = channel(&connection).await;
+    let answer = on.queue_purge(exclusive.as_str().into(), QueuePurgeOptions::default()).await;
+    soft(AMQPSoftError::RESOURCELOCKED, &on, answer.map(drop)).await;
+    declaring.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_unknown_delivery_tag_ends_the_channel_and_its_consumers_are_told() {
+    let connection = connect().await;
+    let mut events = Box::pin(connection.events_listener());
+    let channel = channel(&connection).await;
+    let queue = own_queue(&channel, []).await;
+    let mut consumer = consume(&channel, &queue).await;
+    channel.basic_ack(17, BasicAckOptions::default()).await.unwrap();
+    let told = within("the consumer's error", consumer.next()).await.unwrap();
+    assert_eq!(refusal(told).kind(), &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED));
+    assert!(within("the end of a consumer", consumer.next()).await.is_none());
+    assert!(error_event(&mut events).await.is_amqp_soft_error());
+    // What the consumer had is nobody's; the queue is the connection's still.
+    own_queue(&weir_suite_lapin::channel(&connection).await, []).await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_connection_ends_it_with_its_code() {
+    let connection = connect().await;
+    let mut events = Box::pin(connection.events_listener());
+    let channel = confirming(&connection).await;
+    let immediate = BasicPublishOptions { immediate: true, ..Default::default() };
+    let confirm = channel
+        .basic_publish("".into(), "any".into(), immediate, b"", BasicProperties::default())
+        .await
+        .unwrap();
+    let refused = refusal(within("a refusal", confirm).await);
+    assert_eq!(refused.kind(), &AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED));
+    assert!(error_event(&mut events).await.is_amqp_hard_error());
+    assert!(!connection.status().connected());
+    assert!(connection.create_channel().await.is_err());
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_is_told_why() {
+    for (user, vhost, expected) in [
+        ("guest:wrong", "%2f", AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)),
+        ("guest:guest", "nowhere", AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)),
+    ] {
+        let address = uri(user, vhost);
+        let answer =
+            within("an answer", Connection::connect(&address, ConnectionProperties::default())).await;
+        assert_eq!(refusal(answer.map(drop)).kind(), &expected, "{user} {vhost}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_agreed_on_is_kept() {
+    let connection = connect_with("%2f?heartbeat=1&channel_max=2", ConnectionProperties::default()).await;
+    assert_eq!((connection.configuration().heartbeat(), connection.configuration().channel_max()), (1, 2));
+    let (first, _second) = (channel(&connection).await, channel(&connection).await);
+    assert!(matches!(
+        connection.create_channel().await.map(drop).unwrap_err().kind(),
+        ErrorKind::ChannelsLimitReached
+    ));
+    // A client that has nothing to say beats; were it taken for a dead one, it would hear in this time.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    own_queue(&first, []).await;
+    assert!(first.channel_flow(ChannelFlowOptions { active: true }).await.unwrap());
+    connection.update_secret("guest".into(), "as a matter of routine".into()).await.unwrap();
+    connection.close(200, "OK".into()).await.unwrap();
+    assert!(connection.status().closed());
+}
+
+#[tokio::test]
+async fn many_channels_of_one_connection_do_not_get_in_each_others_way() {
+    let connection = connect().await;
+    let mut working = Vec::new();
+    for number in 0..50u8 {
+        let channel = confirming(&connection).await;
+        working.push(tokio::spawn(async move {
+            let queue = own_queue(&channel, []).await;
+            let mut consumer = consume(&channel, &queue).await;
+            for round in 0..10 {
+                send(&channel, &queue, [number, round]).await;
+                let delivery = next(&mut consumer).await;
+                assert_eq!(delivery.data, [number, round]);
+                delivery.ack(BasicAckOptions::default()).await.unwrap();
+            }
+        }));
+    }
+    for work in working {
+        work.await.unwrap();
+    }
+}
