@@ -187,15 +187,19 @@ def go_suite() -> Path:
     return installed("go", _sources(directory, "*.go", "go.mod", "go.sum"), install) / "clients.test"
 
 
+# Of the Rust checks so many run side by side, for they mostly wait.
+RUST_CHECKS = 8
+
+
 def rust_suite() -> list[str]:
     """The Rust checks, built, as the command that runs them. Cargo knows by itself what is to be built again."""
     # There, because the toolchain is the one that the repository names.
     there = ["env", f"--chdir={SUITES / 'rust'}"]
-    command = [*there, "cargo", "test", "--quiet", "--locked", "--no-fail-fast", "--target-dir", str(BUILD / "rust")]
+    command = [*there, "cargo", "test", "--locked", "--no-fail-fast", "--target-dir", str(BUILD / "rust")]
     with _locked("rust"):
         print(f"building the Rust checks under {BUILD.name}/", file=sys.stderr, flush=True)
         run([*command, "--no-run"])
-    return command
+    return [*command, "--", f"--test-threads={RUST_CHECKS}"]
 
 
 # The crate that carries the whole source of librdkafka, its benchmark and its tests.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::Future;
+use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -44,29 +45,62 @@ pub async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
     }
 }
 
+/// Waits until something is so that lapin, too, does behind the scenes.
+pub async fn becomes(what: &str, is_so: impl Fn() -> bool) {
+    let looking = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(what, looking).await;
+}
+
+/// What lapin was asked for, which has to be granted in time.
+#[track_caller]
+pub fn ok<T>(asked: impl Future<Output = lapin::Result<T>>) -> impl Future<Output = T> {
+    let place = Location::caller();
+    async move {
+        let granted = within(&format!("what was asked for at {place}"), asked).await;
+        granted.unwrap_or_else(|error| panic!("what was asked for at {place} failed: {error:?}"))
+    }
+}
+
+/// How the broker refuses what lapin was asked for.
+#[track_caller]
+pub fn refused<T: Debug>(asked: impl Future<Output = lapin::Result<T>>) -> impl Future<Output = AMQPError> {
+    let place = Location::caller();
+    async move {
+        let answer = within(&format!("a refusal at {place}"), asked).await;
+        match answer.as_ref().map_err(lapin::Error::kind) {
+            Err(ErrorKind::ProtocolError(error)) => error.clone(),
+            _ => panic!("{answer:?} came where a refusal was expected, at {place}"),
+        }
+    }
+}
+
 pub async fn connect() -> Connection {
     connect_with("%2f", ConnectionProperties::default()).await
 }
 
 pub async fn connect_with(rest: &str, properties: ConnectionProperties) -> Connection {
-    within("a connection", Connection::connect(&uri("guest:guest", rest), properties)).await.unwrap()
+    ok(Connection::connect(&uri("guest:guest", rest), properties)).await
 }
 
 pub async fn channel(connection: &Connection) -> Channel {
-    within("a channel", connection.create_channel()).await.unwrap()
+    ok(connection.create_channel()).await
 }
 
 /// A channel whose publishes are confirmed.
 pub async fn confirming(connection: &Connection) -> Channel {
     let channel = channel(connection).await;
-    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    ok(channel.confirm_select(ConfirmSelectOptions::default())).await;
     channel
 }
 
 /// A queue that goes with its connection.
 pub async fn own_queue<const N: usize>(channel: &Channel, arguments: [(&str, AMQPValue); N]) -> String {
     let declared = channel.queue_declare("".into(), QueueDeclareOptions::exclusive(), table(arguments));
-    within("a queue", declared).await.unwrap().name().to_string()
+    ok(declared).await.name().to_string()
 }
 
 /// A durable queue with a name of its own.
@@ -78,7 +112,7 @@ pub async fn durable_queue<const N: usize>(
     let name = fresh(words);
     let declared =
         channel.queue_declare(name.as_str().into(), QueueDeclareOptions::durable(), table(arguments));
-    within("a queue", declared).await.unwrap();
+    ok(declared).await;
     name
 }
 
@@ -92,8 +126,8 @@ pub async fn publish(
 ) -> Confirmation {
     let options = BasicPublishOptions { mandatory: true, ..Default::default() };
     let confirm =
-        channel.basic_publish(exchange.into(), key.into(), options, body.as_ref(), properties).await.unwrap();
-    within("a confirm", confirm).await.unwrap()
+        ok(channel.basic_publish(exchange.into(), key.into(), options, body.as_ref(), properties)).await;
+    ok(confirm).await
 }
 
 /// Publishes to a queue without properties.
@@ -130,7 +164,7 @@ pub async fn nothing_comes(consumer: &mut Consumer) {
 
 /// What lies first in a queue, if there is something. It is to be acknowledged.
 pub async fn get(channel: &Channel, queue: &str) -> Option<BasicGetMessage> {
-    within("an answer to get", channel.basic_get(queue.into(), BasicGetOptions::default())).await.unwrap()
+    ok(channel.basic_get(queue.into(), BasicGetOptions::default())).await
 }
 
 /// What lies first in a queue, as soon as there is something, and then no longer lies there.
@@ -138,7 +172,7 @@ pub async fn take(channel: &Channel, queue: &str) -> BasicGetMessage {
     let taken = async {
         loop {
             let options = BasicGetOptions { no_ack: true };
-            if let Some(message) = channel.basic_get(queue.into(), options).await.unwrap() {
+            if let Some(message) = ok(channel.basic_get(queue.into(), options)).await {
                 return message;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -151,21 +185,10 @@ pub async fn take(channel: &Channel, queue: &str) -> BasicGetMessage {
 pub async fn drain(channel: &Channel, queue: &str) -> Vec<String> {
     let mut bodies = Vec::new();
     let options = BasicGetOptions { no_ack: true };
-    while let Some(message) = channel.basic_get(queue.into(), options).await.unwrap() {
+    while let Some(message) = ok(channel.basic_get(queue.into(), options)).await {
         bodies.push(String::from_utf8(message.delivery.data).unwrap());
     }
     bodies
-}
-
-/// How the broker refused something.
-pub fn refusal<T: Debug>(answer: lapin::Result<T>) -> AMQPError {
-    match answer {
-        Ok(answer) => panic!("{answer:?} came where a refusal was expected"),
-        Err(error) => match error.kind() {
-            ErrorKind::ProtocolError(error) => error.clone(),
-            other => panic!("{other:?} came where a refusal was expected"),
-        },
-    }
 }
 
 /// The error that the connection tells of next.

@@ -45,11 +45,11 @@ async fn what_was_confirmed_is_there_after_kill_9() {
             let options = BasicPublishOptions::default();
             let published =
                 channel.basic_publish("".into(), queue.as_str().into(), options, body.as_bytes(), properties);
-            confirms.push(published.await.unwrap());
+            confirms.push(ok(published).await);
         }
     }
     for confirm in confirms {
-        assert_eq!(within("a confirm", confirm).await.unwrap(), Confirmation::Ack(None));
+        assert_eq!(ok(confirm).await, Confirmation::Ack(None));
     }
     // Ten of each are taken, and nothing is heard of them.
     for queue in &queues {
@@ -59,7 +59,7 @@ async fn what_was_confirmed_is_there_after_kill_9() {
     }
     crash().await;
     assert!(error_event(&mut events).await.is_io_error());
-    assert!(!connection.status().connected());
+    becomes("a lost connection", || connection.status().errored()).await;
     let connection = connect().await;
     for queue in &queues {
         let channel = weir_suite_lapin::channel(&connection).await;
@@ -68,16 +68,16 @@ async fn what_was_confirmed_is_there_after_kill_9() {
             let delivery = next(&mut consumer).await;
             assert_eq!(delivery.data, number.to_string().as_bytes());
             assert_eq!(delivery.properties.message_id(), &Some(number.to_string().into()));
-            delivery.ack(BasicAckOptions::default()).await.unwrap();
+            ok(delivery.ack(BasicAckOptions::default())).await;
         }
         nothing_comes(&mut consumer).await;
-        channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+        ok(channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default())).await;
     }
     // An exclusive queue was its connection's.
     let channel = weir_suite_lapin::channel(&connection).await;
     let passive = QueueDeclareOptions::default().passive();
-    let answer = channel.queue_declare(transient.into(), passive, FieldTable::default()).await;
-    assert_eq!(refusal(answer).kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
+    let error = refused(channel.queue_declare(transient.into(), passive, FieldTable::default())).await;
+    assert_eq!(error.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
 }
 
 /// A connection that finds its way back by itself, and looks for it often.
@@ -108,10 +108,10 @@ async fn publish_for_ever(channel: Channel, queue: String, confirmed: UnboundedS
                     break;
                 }
                 Err(error) => {
-                    channel.wait_for_recovery(error).await.unwrap();
+                    ok(channel.wait_for_recovery(error)).await;
                     // To lapin a channel has recovered as soon as it is open, and asks for confirms only then: what is
                     // published in between would be confirmed by nobody.
-                    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+                    ok(channel.confirm_select(ConfirmSelectOptions::default())).await;
                 }
             }
         }
@@ -136,7 +136,7 @@ async fn consume_for_ever(channel: Channel, mut consumer: Consumer, came: Unboun
             }
             Err(error) => error,
         };
-        channel.wait_for_recovery(error).await.unwrap();
+        ok(channel.wait_for_recovery(error)).await;
     }
     panic!("the consumer ended");
 }
@@ -163,7 +163,7 @@ async fn clients_that_recover_go_on_by_themselves_after_kill_9() {
     let consuming = connect_recovering().await;
     let (publisher, reader) = (confirming(&publishing).await, channel(&consuming).await);
     let queue = durable_queue(&publisher, "kept", []).await;
-    reader.basic_qos(7, BasicQosOptions::default()).await.unwrap();
+    ok(reader.basic_qos(7, BasicQosOptions::default())).await;
     let consumer = consume(&reader, &queue).await;
     let ((confirmed, mut were_confirmed), (came, mut have_come)) =
         (mpsc::unbounded_channel(), mpsc::unbounded_channel());
@@ -181,7 +181,7 @@ async fn clients_that_recover_go_on_by_themselves_after_kill_9() {
     publishes.abort();
     consumes.abort();
     let deleting = channel(&consuming).await;
-    deleting.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    ok(deleting.queue_delete(queue.into(), QueueDeleteOptions::default())).await;
 }
 
 #[tokio::test]
@@ -191,13 +191,11 @@ async fn what_does_not_outlive_the_broker_is_declared_again_by_lapin() {
     let listening = channel(&connection).await;
     let (exchange, queue) = (fresh("news"), fresh("listener"));
     let (options, none) = (ExchangeDeclareOptions::default(), FieldTable::default);
-    listening.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none()).await.unwrap();
-    listening.queue_declare(queue.as_str().into(), QueueDeclareOptions::exclusive(), none()).await.unwrap();
+    ok(listening.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none())).await;
+    ok(listening.queue_declare(queue.as_str().into(), QueueDeclareOptions::exclusive(), none())).await;
     let (key, options) = ("weather.#", QueueBindOptions::default());
-    listening
-        .queue_bind(queue.as_str().into(), exchange.as_str().into(), key.into(), options, none())
-        .await
-        .unwrap();
+    ok(listening.queue_bind(queue.as_str().into(), exchange.as_str().into(), key.into(), options, none()))
+        .await;
     let mut consumer = consume_with(&listening, &queue, "listener", BasicConsumeOptions::default(), []).await;
     crash().await;
     let stranger = connect().await;
@@ -213,7 +211,7 @@ async fn what_does_not_outlive_the_broker_is_declared_again_by_lapin() {
                 b"rain",
                 properties,
             );
-            if let Ok(Confirmation::Ack(None)) = published.await.unwrap().await {
+            if let Ok(Confirmation::Ack(None)) = ok(published).await.await {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -222,5 +220,5 @@ async fn what_does_not_outlive_the_broker_is_declared_again_by_lapin() {
     within("a way to the queue", declared).await;
     let delivery = next(&mut consumer).await;
     assert_eq!((delivery.data.as_slice(), delivery.redelivered), (b"rain".as_slice(), false));
-    delivery.ack(BasicAckOptions::default()).await.unwrap();
+    ok(delivery.ack(BasicAckOptions::default())).await;
 }

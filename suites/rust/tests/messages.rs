@@ -18,32 +18,33 @@ async fn everything_confirmed_is_consumed_once_and_in_order() {
         let properties = BasicProperties::default().with_delivery_mode(2);
         let options = BasicPublishOptions::default();
         confirms.push(
-            publishing
-                .basic_publish("".into(), queue.as_str().into(), options, body.as_bytes(), properties)
-                .await
-                .unwrap(),
+            ok(publishing.basic_publish(
+                "".into(),
+                queue.as_str().into(),
+                options,
+                body.as_bytes(),
+                properties,
+            ))
+            .await,
         );
     }
     for confirm in confirms {
-        assert_eq!(within("a confirm", confirm).await.unwrap(), Confirmation::Ack(None));
+        assert_eq!(ok(confirm).await, Confirmation::Ack(None));
     }
     let consuming = channel(&connection).await;
-    consuming.basic_qos(20, BasicQosOptions::default()).await.unwrap();
+    ok(consuming.basic_qos(20, BasicQosOptions::default())).await;
     let mut consumer = consume(&consuming, &queue).await;
     for number in 0..500 {
         let delivery = next(&mut consumer).await;
         assert_eq!((delivery.data.as_slice(), delivery.redelivered), (number.to_string().as_bytes(), false));
         // Every tenth one is acknowledged, and the nine before with it.
         if number % 10 == 9 {
-            assert!(delivery.ack(BasicAckOptions { multiple: true }).await.unwrap());
+            assert!(ok(delivery.ack(BasicAckOptions { multiple: true })).await);
         }
     }
-    consuming.close(200, "OK".into()).await.unwrap();
+    ok(consuming.close(200, "OK".into())).await;
     assert!(get(&publishing, &queue).await.is_none());
-    assert_eq!(
-        publishing.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap(),
-        0
-    );
+    assert_eq!(ok(publishing.queue_delete(queue.as_str().into(), QueueDeleteOptions::default())).await, 0);
 }
 
 #[tokio::test]
@@ -121,7 +122,7 @@ async fn bodies_of_every_length_come_whole() {
         send(&channel, &queue, body(length)).await;
         let delivery = next(&mut consumer).await;
         assert!(delivery.data == body(length), "{} bytes came of {length}", delivery.data.len());
-        delivery.ack(BasicAckOptions::default()).await.unwrap();
+        ok(delivery.ack(BasicAckOptions::default())).await;
     }
     // More is refused, and ends no more than the channel.
     let (too_much, options) = (body((16 << 20) + 1), BasicPublishOptions::default());
@@ -132,8 +133,8 @@ async fn bodies_of_every_length_come_whole() {
         &too_much,
         BasicProperties::default(),
     );
-    let refused = refusal(within("a refusal", async { confirm.await?.await }).await);
-    assert_eq!(refused.kind(), &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED));
+    let error = refused(async { confirm.await?.await }).await;
+    assert_eq!(error.kind(), &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED));
     assert!(connection.status().connected());
 }
 
@@ -176,11 +177,15 @@ async fn what_cannot_be_routed_comes_back_with_its_confirm() {
     }
     // Whoever does not ask for it back is told that all is well.
     let options = BasicPublishOptions::default();
-    let confirm = channel
-        .basic_publish("amq.direct".into(), "nowhere".into(), options, b"", BasicProperties::default())
-        .await
-        .unwrap();
-    assert_eq!(within("a confirm", confirm).await.unwrap(), Confirmation::Ack(None));
+    let confirm = ok(channel.basic_publish(
+        "amq.direct".into(),
+        "nowhere".into(),
+        options,
+        b"",
+        BasicProperties::default(),
+    ))
+    .await;
+    assert_eq!(ok(confirm).await, Confirmation::Ack(None));
     // Without confirms they are collected.
     let channel = weir_suite_lapin::channel(&connection).await;
     for body in ["a", "b"] {
@@ -191,7 +196,7 @@ async fn what_cannot_be_routed_comes_back_with_its_confirm() {
         );
     }
     assert!(get(&channel, &queue).await.is_some());
-    let returned = channel.wait_for_confirms().await.unwrap();
+    let returned = ok(channel.wait_for_confirms()).await;
     assert_eq!(returned.len(), 2);
     check(&returned[0], "a");
     check(&returned[1], "b");
@@ -230,22 +235,22 @@ async fn given_back_it_comes_again_marked() {
         (first.data.as_slice(), first.redelivered, first.message_count),
         (b"one".as_slice(), false, 2)
     );
-    first.nack(BasicNackOptions { requeue: true, multiple: false }).await.unwrap();
+    ok(first.nack(BasicNackOptions { requeue: true, multiple: false })).await;
     let again = get(&channel, &queue).await.unwrap();
     assert_eq!((again.data.as_slice(), again.redelivered, again.message_count), (b"one".as_slice(), true, 2));
-    again.reject(BasicRejectOptions { requeue: false }).await.unwrap();
+    ok(again.reject(BasicRejectOptions { requeue: false })).await;
     // What lapin has in its hands is used once.
-    assert!(!again.ack(BasicAckOptions::default()).await.unwrap());
+    assert!(!ok(again.ack(BasicAckOptions::default())).await);
     let mut consumer = consume(&channel, &queue).await;
     for body in ["two", "three"] {
         let delivery = next(&mut consumer).await;
         assert_eq!((delivery.data.as_slice(), delivery.redelivered), (body.as_bytes(), false));
     }
-    channel.basic_recover(BasicRecoverOptions { requeue: true }).await.unwrap();
+    ok(channel.basic_recover(BasicRecoverOptions { requeue: true })).await;
     for body in ["two", "three"] {
         let delivery = next(&mut consumer).await;
         assert_eq!((delivery.data.as_slice(), delivery.redelivered), (body.as_bytes(), true));
-        delivery.ack(BasicAckOptions::default()).await.unwrap();
+        ok(delivery.ack(BasicAckOptions::default())).await;
     }
     nothing_comes(&mut consumer).await;
 }
@@ -256,27 +261,27 @@ async fn what_a_transaction_holds_goes_out_when_it_is_committed() {
     let reading = channel(&connection).await;
     let queue = own_queue(&reading, []).await;
     let writing = channel(&connection).await;
-    writing.tx_select().await.unwrap();
+    ok(writing.tx_select()).await;
     send(&writing, &queue, "kept").await;
     assert!(get(&reading, &queue).await.is_none());
-    writing.tx_commit().await.unwrap();
+    ok(writing.tx_commit()).await;
     send(&writing, &queue, "dropped").await;
-    writing.tx_rollback().await.unwrap();
+    ok(writing.tx_rollback()).await;
     // An acknowledgement is held as well.
     let held = get(&writing, &queue).await.unwrap();
     assert_eq!(held.data, b"kept");
-    held.ack(BasicAckOptions::default()).await.unwrap();
-    writing.tx_rollback().await.unwrap();
-    writing.basic_recover(BasicRecoverOptions { requeue: true }).await.unwrap();
+    ok(held.ack(BasicAckOptions::default())).await;
+    ok(writing.tx_rollback()).await;
+    ok(writing.basic_recover(BasicRecoverOptions { requeue: true })).await;
     let held = get(&writing, &queue).await.unwrap();
     assert!(held.redelivered);
-    held.ack(BasicAckOptions::default()).await.unwrap();
-    writing.tx_commit().await.unwrap();
-    writing.close(200, "OK".into()).await.unwrap();
+    ok(held.ack(BasicAckOptions::default())).await;
+    ok(writing.tx_commit()).await;
+    ok(writing.close(200, "OK".into())).await;
     assert!(get(&reading, &queue).await.is_none());
     // Confirms and transactions exclude each other.
     let both = confirming(&connection).await;
-    assert_eq!(refusal(both.tx_select().await).get_id(), 406);
+    assert_eq!(refused(both.tx_select()).await.get_id(), 406);
 }
 
 #[tokio::test]
@@ -306,14 +311,15 @@ async fn replies_come_without_a_queue() {
     // Who is not consuming replies cannot ask for one.
     let other = confirming(&connection).await;
     let question = BasicProperties::default().with_reply_to("amq.rabbitmq.reply-to".into());
-    let confirm = other
-        .basic_publish("".into(), asked.as_str().into(), BasicPublishOptions::default(), b"", question)
-        .await
-        .unwrap();
-    assert_eq!(
-        refusal(within("a refusal", confirm).await).kind(),
-        &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED)
-    );
+    let confirm = ok(other.basic_publish(
+        "".into(),
+        asked.as_str().into(),
+        BasicPublishOptions::default(),
+        b"",
+        question,
+    ))
+    .await;
+    assert_eq!(refused(confirm).await.kind(), &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED));
 }
 
 #[tokio::test]
@@ -321,12 +327,11 @@ async fn a_publish_that_fails_fails_its_confirm() {
     let connection = connect().await;
     let channel = confirming(&connection).await;
     let options = BasicPublishOptions::default();
-    let confirm = channel
-        .basic_publish(fresh("none").into(), "".into(), options, b"", BasicProperties::default())
-        .await
-        .unwrap();
-    let refused = refusal(within("a refusal", confirm).await);
-    assert_eq!(refused.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
+    let confirm =
+        ok(channel.basic_publish(fresh("none").into(), "".into(), options, b"", BasicProperties::default()))
+            .await;
+    let error = refused(confirm).await;
+    assert_eq!(error.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
     let after = channel.basic_get("any".into(), BasicGetOptions::default()).await.unwrap_err();
     assert!(
         matches!(after.kind(), ErrorKind::InvalidChannelState(..) | ErrorKind::ProtocolError(_)),

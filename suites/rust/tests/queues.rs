@@ -3,26 +3,24 @@
 use std::time::Duration;
 
 use lapin::options::*;
-use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
+use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, ExchangeKind,
+};
 use tokio_stream::StreamExt;
 use weir_suite_lapin::*;
 
 async fn exchange(channel: &Channel, words: &str, kind: ExchangeKind, arguments: FieldTable) -> String {
     let name = fresh(words);
     let options = ExchangeDeclareOptions::default();
-    within("an exchange", channel.exchange_declare(name.as_str().into(), kind, options, arguments))
-        .await
-        .unwrap();
+    ok(channel.exchange_declare(name.as_str().into(), kind, options, arguments)).await;
     name
 }
 
 async fn bind(channel: &Channel, queue: &str, exchange: &str, key: &str, arguments: FieldTable) {
     let options = QueueBindOptions::default();
-    within("a binding", channel.queue_bind(queue.into(), exchange.into(), key.into(), options, arguments))
-        .await
-        .unwrap();
+    ok(channel.queue_bind(queue.into(), exchange.into(), key.into(), options, arguments)).await;
 }
 
 #[tokio::test]
@@ -36,10 +34,8 @@ async fn topics_headers_and_exchanges_behind_exchanges() {
     let headers = exchange(&channel, "headers", ExchangeKind::Headers, none()).await;
     let all = exchange(&channel, "all", ExchangeKind::Fanout, none()).await;
     let options = ExchangeBindOptions::default();
-    channel
-        .exchange_bind(all.as_str().into(), topic.as_str().into(), "logs.#".into(), options, none())
-        .await
-        .unwrap();
+    ok(channel.exchange_bind(all.as_str().into(), topic.as_str().into(), "logs.#".into(), options, none()))
+        .await;
     let mut queues = Vec::new();
     for _ in 0..4 {
         queues.push(own_queue(&channel, []).await);
@@ -63,14 +59,10 @@ async fn topics_headers_and_exchanges_behind_exchanges() {
     publish(&channel, &headers, "", "five", plain().with_headers(table([("a", AMQPValue::LongInt(2))])))
         .await;
     let options = ExchangeUnbindOptions::default();
-    channel
-        .exchange_unbind(all.as_str().into(), topic.as_str().into(), "logs.#".into(), options, none())
-        .await
-        .unwrap();
-    channel
-        .queue_unbind(queues[0].as_str().into(), topic.as_str().into(), "logs.*.error".into(), none())
-        .await
-        .unwrap();
+    ok(channel.exchange_unbind(all.as_str().into(), topic.as_str().into(), "logs.#".into(), options, none()))
+        .await;
+    ok(channel.queue_unbind(queues[0].as_str().into(), topic.as_str().into(), "logs.*.error".into(), none()))
+        .await;
     publish(&channel, &topic, "logs.shop.error", "six", plain()).await;
     let expected: [&[&str]; 4] = [&["one"], &["four"], &["one", "two"], &["three", "six"]];
     for (queue, expected) in queues.iter().zip(expected) {
@@ -113,12 +105,12 @@ async fn dead_letters_tell_what_they_died_of() {
     send(&channel, &queue, "first").await;
     send(&channel, &queue, "second").await;
     check("maxlen", "first").await;
-    get(&channel, &queue).await.unwrap().reject(BasicRejectOptions { requeue: false }).await.unwrap();
+    ok(get(&channel, &queue).await.unwrap().reject(BasicRejectOptions { requeue: false })).await;
     check("rejected", "second").await;
     publish(&channel, "", &queue, "third", BasicProperties::default().with_expiration("50".into())).await;
     let (properties, death) = check("expired", "third").await;
     assert_eq!((properties.expiration(), death.get("original-expiration")), (&None, Some(&text("50"))));
-    channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    ok(channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default())).await;
 }
 
 #[tokio::test]
@@ -136,8 +128,8 @@ async fn messages_and_queues_expire() {
     assert!(get(&channel, &queue).await.is_none());
     tokio::time::sleep(Duration::from_millis(1200)).await;
     let passive = QueueDeclareOptions::default().passive();
-    let refused = refusal(channel.queue_declare(queue.into(), passive, FieldTable::default()).await);
-    assert_eq!(refused.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
+    let error = refused(channel.queue_declare(queue.into(), passive, FieldTable::default())).await;
+    assert_eq!(error.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
 }
 
 #[tokio::test]
@@ -145,7 +137,7 @@ async fn no_more_than_the_prefetch_count_comes_and_what_is_urgent_first() {
     let connection = connect().await;
     for global in [false, true] {
         let channel = channel(&connection).await;
-        channel.basic_qos(3, BasicQosOptions { global }).await.unwrap();
+        ok(channel.basic_qos(3, BasicQosOptions { global })).await;
         let queue = own_queue(&channel, [("x-max-priority", AMQPValue::ShortShortUInt(5))]).await;
         for number in 0..10u8 {
             publish(&channel, "", &queue, [number], BasicProperties::default().with_priority(number % 2 * 5))
@@ -159,7 +151,7 @@ async fn no_more_than_the_prefetch_count_comes_and_what_is_urgent_first() {
             last = Some(delivery);
         }
         nothing_comes(&mut consumer).await;
-        last.unwrap().ack(BasicAckOptions { multiple: true }).await.unwrap();
+        ok(last.unwrap().ack(BasicAckOptions { multiple: true })).await;
         for number in [7, 9, 0] {
             assert_eq!(next(&mut consumer).await.data, [number]);
         }
@@ -187,12 +179,12 @@ async fn a_quorum_queue_counts_deliveries_and_lets_go_at_its_limit() {
         if count > 0 {
             assert_eq!(header(&delivery.properties, "x-delivery-count"), &AMQPValue::LongLongInt(count));
         }
-        delivery.reject(BasicRejectOptions { requeue: true }).await.unwrap();
+        ok(delivery.reject(BasicRejectOptions { requeue: true })).await;
     }
     let message = take(&channel, &dead).await;
     assert_eq!(deaths(&message.properties)[0]["reason"], text("delivery_limit"));
     nothing_comes(&mut consumer).await;
-    channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    ok(channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default())).await;
 }
 
 #[tokio::test]
@@ -208,7 +200,7 @@ async fn a_stream_is_read_by_offset_as_often_as_one_likes() {
         [(first(), 0..10), (AMQPValue::LongLongInt(6), 6..10), (text("last"), 9..10), (first(), 0..10)]
     {
         let reading = weir_suite_lapin::channel(&connection).await;
-        reading.basic_qos(4, BasicQosOptions::default()).await.unwrap();
+        ok(reading.basic_qos(4, BasicQosOptions::default())).await;
         let mut consumer = consume_with(
             &reading,
             &stream,
@@ -221,7 +213,7 @@ async fn a_stream_is_read_by_offset_as_often_as_one_likes() {
             let delivery = next(&mut consumer).await;
             assert_eq!(delivery.data, number.to_string().as_bytes());
             assert_eq!(header(&delivery.properties, "x-stream-offset"), &AMQPValue::LongLongInt(number));
-            delivery.ack(BasicAckOptions::default()).await.unwrap();
+            ok(delivery.ack(BasicAckOptions::default())).await;
         }
         nothing_comes(&mut consumer).await;
     }
@@ -233,8 +225,8 @@ async fn a_stream_is_read_by_offset_as_often_as_one_likes() {
         BasicConsumeOptions::default(),
         FieldTable::default(),
     );
-    assert_eq!(refusal(within("a refusal", consumed).await).get_id(), 406);
-    channel.queue_delete(stream.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    assert_eq!(refused(consumed).await.get_id(), 406);
+    ok(channel.queue_delete(stream.as_str().into(), QueueDeleteOptions::default())).await;
 }
 
 #[tokio::test]
@@ -249,11 +241,15 @@ async fn a_message_waits_for_its_time_in_an_exchange_that_delays() {
         let properties =
             BasicProperties::default().with_headers(table([("x-delay", AMQPValue::LongInt(milliseconds))]));
         let options = BasicPublishOptions::default();
-        let confirm = channel
-            .basic_publish(later.as_str().into(), "k".into(), options, body.as_bytes(), properties)
-            .await
-            .unwrap();
-        assert!(within("a confirm", confirm).await.unwrap().is_ack());
+        let confirm = ok(channel.basic_publish(
+            later.as_str().into(),
+            "k".into(),
+            options,
+            body.as_bytes(),
+            properties,
+        ))
+        .await;
+        assert!(ok(confirm).await.is_ack());
     }
     let mut consumer = consume(&channel, &queue).await;
     for (body, milliseconds) in [("first", -150), ("second", -600)] {
@@ -272,10 +268,10 @@ async fn a_consumer_is_told_that_its_queue_is_gone() {
     assert_eq!(going.tag().as_str(), "mine");
     let mut cancelled = consume(&consuming, &queue).await;
     assert!(!cancelled.tag().as_str().is_empty());
-    consuming.basic_cancel(cancelled.tag(), BasicCancelOptions::default()).await.unwrap();
+    ok(consuming.basic_cancel(cancelled.tag(), BasicCancelOptions::default())).await;
     assert!(within("the end of a consumer", cancelled.next()).await.is_none());
     nothing_comes(&mut going).await;
-    channel(&connection).await.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    ok(channel(&connection).await.queue_delete(queue.into(), QueueDeleteOptions::default())).await;
     assert!(within("the end of a consumer", going.next()).await.is_none());
     // The channel serves on.
     own_queue(&consuming, []).await;
@@ -293,19 +289,16 @@ async fn a_single_active_consumer_is_followed_by_the_next() {
     send(&declaring, &queue, "one").await;
     assert_eq!(next(&mut first).await.data, b"one");
     nothing_comes(&mut second).await;
-    first_channel.close(200, "OK".into()).await.unwrap();
+    ok(first_channel.close(200, "OK".into())).await;
     let delivery = next(&mut second).await;
     assert_eq!((delivery.data.as_slice(), delivery.redelivered), (b"one".as_slice(), true));
     // An exclusive consumer is alone from the beginning.
     let exclusive = BasicConsumeOptions { exclusive: true, ..Default::default() };
-    let refused = refusal(
-        channel(&connection)
-            .await
-            .basic_consume(queue.as_str().into(), "".into(), exclusive, FieldTable::default())
-            .await,
-    );
-    assert_eq!(refused.kind(), &AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED));
-    declaring.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    let alone = channel(&connection).await;
+    let consumed = alone.basic_consume(queue.as_str().into(), "".into(), exclusive, FieldTable::default());
+    let error = refused(consumed).await;
+    assert_eq!(error.kind(), &AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED));
+    ok(declaring.queue_delete(queue.into(), QueueDeleteOptions::default())).await;
 }
 
 #[tokio::test]
@@ -318,25 +311,31 @@ async fn counts_of_messages_and_consumers_are_told() {
     }
     let passive = QueueDeclareOptions::default().passive();
     let counts = async || {
-        let declared =
-            channel.queue_declare(queue.as_str().into(), passive, FieldTable::default()).await.unwrap();
+        let declared = ok(channel.queue_declare(queue.as_str().into(), passive, FieldTable::default())).await;
         (declared.message_count(), declared.consumer_count())
     };
     assert_eq!(counts().await, (5, 0));
     let other = weir_suite_lapin::channel(&connection).await;
-    other.basic_qos(1, BasicQosOptions::default()).await.unwrap();
+    ok(other.basic_qos(1, BasicQosOptions::default())).await;
     let mut consumer = consume(&other, &queue).await;
     next(&mut consumer).await;
     assert_eq!(counts().await, (4, 1));
-    assert_eq!(channel.queue_purge(queue.as_str().into(), QueuePurgeOptions::default()).await.unwrap(), 4);
+    assert_eq!(ok(channel.queue_purge(queue.as_str().into(), QueuePurgeOptions::default())).await, 4);
     let deleting = weir_suite_lapin::channel(&connection).await;
     let unused = QueueDeleteOptions { if_unused: true, ..Default::default() };
-    assert_eq!(refusal(deleting.queue_delete(queue.as_str().into(), unused).await).get_id(), 406);
-    other.close(200, "OK".into()).await.unwrap();
+    assert_eq!(refused(deleting.queue_delete(queue.as_str().into(), unused)).await.get_id(), 406);
+    ok(other.close(200, "OK".into())).await;
     let deleting = weir_suite_lapin::channel(&connection).await;
     let empty = QueueDeleteOptions { if_empty: true, ..Default::default() };
-    assert_eq!(refusal(deleting.queue_delete(queue.as_str().into(), empty).await).get_id(), 406);
-    assert_eq!(channel.queue_delete(queue.as_str().into(), unused).await.unwrap(), 1);
+    assert_eq!(refused(deleting.queue_delete(queue.as_str().into(), empty)).await.get_id(), 406);
+    assert_eq!(ok(channel.queue_delete(queue.as_str().into(), unused)).await, 1);
+}
+
+/// lapin answers the close by itself; the channel is of no use then, and the connection is as before.
+async fn check(kind: AMQPSoftError, error: AMQPError, closed: &Channel, connection: &Connection) {
+    assert_eq!(error.kind(), &AMQPErrorKind::Soft(kind));
+    becomes("a closed channel", || !closed.status().connected()).await;
+    assert!(connection.status().connected());
 }
 
 #[tokio::test]
@@ -349,40 +348,29 @@ async fn errors_close_their_channel_by_code_and_the_connection_stays() {
     let exclusive = own_queue(&strangers, []).await;
     let none = FieldTable::default;
     let passive = QueueDeclareOptions::default().passive();
-    let soft = async |kind: AMQPSoftError, refused: &Channel, answer: lapin::Result<()>| {
-        assert_eq!(refusal(answer).kind(), &AMQPErrorKind::Soft(kind));
-        // lapin answers the close by itself; the channel is of no use then.
-        assert!(!refused.status().connected());
-        assert!(connection.status().connected());
-    };
     let on = channel(&connection).await;
-    let answer = on.queue_declare(fresh("none").into(), passive, none()).await;
-    soft(AMQPSoftError::NOTFOUND, &on, answer.map(drop)).await;
+    let error = refused(on.queue_declare(fresh("none").into(), passive, none())).await;
+    check(AMQPSoftError::NOTFOUND, error, &on, &connection).await;
     let on = channel(&connection).await;
-    let answer = on
-        .queue_bind(
-            queue.as_str().into(),
-            fresh("none").into(),
-            "".into(),
-            QueueBindOptions::default(),
-            none(),
-        )
-        .await;
-    soft(AMQPSoftError::NOTFOUND, &on, answer).await;
+    let options = QueueBindOptions::default();
+    let error =
+        refused(on.queue_bind(queue.as_str().into(), fresh("none").into(), "".into(), options, none())).await;
+    check(AMQPSoftError::NOTFOUND, error, &on, &connection).await;
     let on = channel(&connection).await;
-    let answer = on.queue_declare(queue.as_str().into(), QueueDeclareOptions::default(), none()).await;
-    soft(AMQPSoftError::PRECONDITIONFAILED, &on, answer.map(drop)).await;
+    let error =
+        refused(on.queue_declare(queue.as_str().into(), QueueDeclareOptions::default(), none())).await;
+    check(AMQPSoftError::PRECONDITIONFAILED, error, &on, &connection).await;
     let on = channel(&connection).await;
     let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
-    let answer = on.exchange_declare("amq.direct".into(), ExchangeKind::Topic, durable, none()).await;
-    soft(AMQPSoftError::PRECONDITIONFAILED, &on, answer).await;
+    let error = refused(on.exchange_declare("amq.direct".into(), ExchangeKind::Topic, durable, none())).await;
+    check(AMQPSoftError::PRECONDITIONFAILED, error, &on, &connection).await;
     let on = channel(&connection).await;
-    let answer = on.queue_declare("amq.mine".into(), QueueDeclareOptions::durable(), none()).await;
-    soft(AMQPSoftError::ACCESSREFUSED, &on, answer.map(drop)).await;
+    let error = refused(on.queue_declare("amq.mine".into(), QueueDeclareOptions::durable(), none())).await;
+    check(AMQPSoftError::ACCESSREFUSED, error, &on, &connection).await;
     let on = channel(&connection).await;
-    let answer = on.queue_purge(exclusive.as_str().into(), QueuePurgeOptions::default()).await;
-    soft(AMQPSoftError::RESOURCELOCKED, &on, answer.map(drop)).await;
-    declaring.queue_delete(queue.into(), QueueDeleteOptions::default()).await.unwrap();
+    let error = refused(on.queue_purge(exclusive.as_str().into(), QueuePurgeOptions::default())).await;
+    check(AMQPSoftError::RESOURCELOCKED, error, &on, &connection).await;
+    ok(declaring.queue_delete(queue.into(), QueueDeleteOptions::default())).await;
 }
 
 #[tokio::test]
@@ -392,9 +380,9 @@ async fn an_unknown_delivery_tag_ends_the_channel_and_its_consumers_are_told() {
     let channel = channel(&connection).await;
     let queue = own_queue(&channel, []).await;
     let mut consumer = consume(&channel, &queue).await;
-    channel.basic_ack(17, BasicAckOptions::default()).await.unwrap();
-    let told = within("the consumer's error", consumer.next()).await.unwrap();
-    assert_eq!(refusal(told).kind(), &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED));
+    ok(channel.basic_ack(17, BasicAckOptions::default())).await;
+    let told = refused(async { consumer.next().await.expect("it is told") }).await;
+    assert_eq!(told.kind(), &AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED));
     assert!(within("the end of a consumer", consumer.next()).await.is_none());
     assert!(error_event(&mut events).await.is_amqp_soft_error());
     // What the consumer had is nobody's; the queue is the connection's still.
@@ -407,14 +395,12 @@ async fn an_error_of_the_connection_ends_it_with_its_code() {
     let mut events = Box::pin(connection.events_listener());
     let channel = confirming(&connection).await;
     let immediate = BasicPublishOptions { immediate: true, ..Default::default() };
-    let confirm = channel
-        .basic_publish("".into(), "any".into(), immediate, b"", BasicProperties::default())
-        .await
-        .unwrap();
-    let refused = refusal(within("a refusal", confirm).await);
-    assert_eq!(refused.kind(), &AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED));
+    let confirm =
+        ok(channel.basic_publish("".into(), "any".into(), immediate, b"", BasicProperties::default())).await;
+    let error = refused(confirm).await;
+    assert_eq!(error.kind(), &AMQPErrorKind::Hard(AMQPHardError::NOTIMPLEMENTED));
     assert!(error_event(&mut events).await.is_amqp_hard_error());
-    assert!(!connection.status().connected());
+    becomes("a connection in error", || connection.status().errored()).await;
     assert!(connection.create_channel().await.is_err());
 }
 
@@ -425,9 +411,8 @@ async fn who_is_not_let_in_is_told_why() {
         ("guest:guest", "nowhere", AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)),
     ] {
         let address = uri(user, vhost);
-        let answer =
-            within("an answer", Connection::connect(&address, ConnectionProperties::default())).await;
-        assert_eq!(refusal(answer.map(drop)).kind(), &expected, "{user} {vhost}");
+        let error = refused(Connection::connect(&address, ConnectionProperties::default())).await;
+        assert_eq!(error.kind(), &expected, "{user} {vhost}");
     }
 }
 
@@ -443,10 +428,8 @@ async fn what_was_agreed_on_is_kept() {
     // A client that has nothing to say beats; were it taken for a dead one, it would hear in this time.
     tokio::time::sleep(Duration::from_secs(4)).await;
     own_queue(&first, []).await;
-    assert!(first.channel_flow(ChannelFlowOptions { active: true }).await.unwrap());
-    connection.update_secret("guest".into(), "as a matter of routine".into()).await.unwrap();
-    connection.close(200, "OK".into()).await.unwrap();
-    assert!(connection.status().closed());
+    ok(connection.close(200, "OK".into())).await;
+    becomes("a closed connection", || connection.status().closed()).await;
 }
 
 #[tokio::test]
@@ -462,11 +445,66 @@ async fn many_channels_of_one_connection_do_not_get_in_each_others_way() {
                 send(&channel, &queue, [number, round]).await;
                 let delivery = next(&mut consumer).await;
                 assert_eq!(delivery.data, [number, round]);
-                delivery.ack(BasicAckOptions::default()).await.unwrap();
+                ok(delivery.ack(BasicAckOptions::default())).await;
             }
         }));
     }
     for work in working {
         work.await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn what_is_not_waited_for_is_done() {
+    let connection = connect().await;
+    let channel = confirming(&connection).await;
+    let (exchange, queue) = (fresh("direct"), fresh("queue"));
+    let none = FieldTable::default;
+    let nowait = true;
+    let options = ExchangeDeclareOptions { nowait, ..Default::default() };
+    ok(channel.exchange_declare(exchange.as_str().into(), ExchangeKind::Direct, options, none())).await;
+    let options = QueueDeclareOptions { nowait, ..QueueDeclareOptions::durable() };
+    ok(channel.queue_declare(queue.as_str().into(), options, none())).await;
+    let options = QueueBindOptions { nowait };
+    ok(channel.queue_bind(queue.as_str().into(), exchange.as_str().into(), "k".into(), options, none()))
+        .await;
+    let options = BasicConsumeOptions { nowait, no_ack: true, ..Default::default() };
+    let mut consumer = consume_with(&channel, &queue, "mine", options, []).await;
+    assert_eq!(
+        publish(&channel, &exchange, "k", "one", BasicProperties::default()).await,
+        Confirmation::Ack(None)
+    );
+    assert_eq!(next(&mut consumer).await.data, b"one");
+    ok(channel.basic_cancel("mine".into(), BasicCancelOptions { nowait })).await;
+    assert_eq!(
+        publish(&channel, &exchange, "k", "two", BasicProperties::default()).await,
+        Confirmation::Ack(None)
+    );
+    assert_eq!(drain(&channel, &queue).await, ["two"]);
+    let options = QueueDeleteOptions { nowait, ..Default::default() };
+    ok(channel.queue_delete(queue.as_str().into(), options)).await;
+    let options = ExchangeDeleteOptions { nowait, ..Default::default() };
+    ok(channel.exchange_delete(exchange.as_str().into(), options)).await;
+    let passive = QueueDeclareOptions::default().passive();
+    assert_eq!(refused(channel.queue_declare(queue.into(), passive, none())).await.get_id(), 404);
+    let channel = weir_suite_lapin::channel(&connection).await;
+    let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
+    let error =
+        refused(channel.exchange_declare(exchange.into(), ExchangeKind::Direct, passive, none())).await;
+    assert_eq!(error.get_id(), 404);
+}
+
+#[tokio::test]
+async fn what_hardly_anybody_asks_for_is_answered() {
+    let connection = connect_with("%2f?auth_mechanism=amqplain", ConnectionProperties::default()).await;
+    let channel = channel(&connection).await;
+    ok(channel.access_request("/data".into(), AccessRequestOptions::default())).await;
+    assert!(ok(channel.channel_flow(ChannelFlowOptions { active: true })).await);
+    ok(connection.update_secret("guest".into(), "as a matter of routine".into())).await;
+    let queue = own_queue(&channel, []).await;
+    send(&channel, &queue, "again").await;
+    let mut consumer = consume(&channel, &queue).await;
+    assert!(!next(&mut consumer).await.redelivered);
+    ok(channel.basic_recover_async(BasicRecoverAsyncOptions { requeue: true })).await;
+    assert!(next(&mut consumer).await.redelivered);
 }
