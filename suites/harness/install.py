@@ -124,7 +124,9 @@ def class_path(name: str, pom: Path) -> str:
     """The class path of everything that a pom depends on, from Maven's own repository."""
 
     def install(directory: Path) -> None:
-        run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
+        # Maven does not expect another one in its repository.
+        with _locked("maven"):
+            run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
 
     return (installed(name, pom.read_text(), install) / "class-path").read_text().strip()
 

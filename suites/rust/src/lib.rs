@@ -210,6 +210,11 @@ pub fn table<const N: usize>(entries: [(&str, AMQPValue); N]) -> FieldTable {
     entries.collect::<BTreeMap<_, _>>().into()
 }
 
+/// No arguments.
+pub fn none() -> FieldTable {
+    FieldTable::default()
+}
+
 pub fn text(words: &str) -> AMQPValue {
     AMQPValue::LongString(words.into())
 }

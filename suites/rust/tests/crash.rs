@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lapin::options::*;
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
-use lapin::types::FieldTable;
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, Consumer, ExchangeKind,
 };
@@ -76,7 +75,7 @@ async fn what_was_confirmed_is_there_after_kill_9() {
     // An exclusive queue was its connection's.
     let channel = weir_suite_lapin::channel(&connection).await;
     let passive = QueueDeclareOptions::default().passive();
-    let error = refused(channel.queue_declare(transient.into(), passive, FieldTable::default())).await;
+    let error = refused(channel.queue_declare(transient.into(), passive, none())).await;
     assert_eq!(error.kind(), &AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND));
 }
 
@@ -190,7 +189,7 @@ async fn what_does_not_outlive_the_broker_is_declared_again_by_lapin() {
     let connection = connect_recovering().await;
     let listening = channel(&connection).await;
     let (exchange, queue) = (fresh("news"), fresh("listener"));
-    let (options, none) = (ExchangeDeclareOptions::default(), FieldTable::default);
+    let options = ExchangeDeclareOptions::default();
     ok(listening.exchange_declare(exchange.as_str().into(), ExchangeKind::Topic, options, none())).await;
     ok(listening.queue_declare(queue.as_str().into(), QueueDeclareOptions::exclusive(), none())).await;
     let (key, options) = ("weather.#", QueueBindOptions::default());
