@@ -128,8 +128,10 @@ async fn consume_for_ever(channel: Channel, mut consumer: Consumer, came: Unboun
                 if came.send(String::from_utf8_lossy(&delivery.data).parse().unwrap()).is_err() {
                     return;
                 }
-                match delivery.ack(BasicAckOptions::default()).await {
-                    Ok(_) => continue,
+                // Not by the delivery's own `ack`: one that meets the end of its connection can leave lapin 4.12.3 waiting
+                // for news of a socket that is gone, and it never connects again.
+                match channel.basic_ack(delivery.delivery_tag, BasicAckOptions::default()).await {
+                    Ok(()) => continue,
                     Err(error) => error,
                 }
             }
