@@ -45,7 +45,7 @@ pub async fn within<T>(what: &str, coming: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until something is so that lapin, too, does behind the scenes.
+/// Waits until something is so that lapin does behind the scenes.
 pub async fn becomes(what: &str, is_so: impl Fn() -> bool) {
     let looking = async {
         while !is_so() {
