@@ -152,7 +152,9 @@ def class_path(name: str, pom: Path) -> str:
     """The class path of everything that a pom depends on, from Maven's own repository."""
 
     def install(directory: Path) -> None:
-        run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
+        # Maven does not expect another one in its repository.
+        with _locked("maven"):
+            run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
 
     return (installed(name, pom.read_text(), install) / "class-path").read_text().strip()
 
@@ -213,6 +215,21 @@ def go_suite() -> Path:
         run(["go", "test", "-c", "-o", target / "clients.test", "."], cwd=directory, env={"GOFLAGS": "-mod=readonly"})
 
     return installed("go", _sources(directory, "*.go", "go.mod", "go.sum"), install) / "clients.test"
+
+
+# Of the Rust checks so many run side by side, for they mostly wait.
+RUST_CHECKS = 8
+
+
+def rust_suite() -> list[str]:
+    """The Rust checks, built, as the command that runs them. Cargo knows by itself what is to be built again."""
+    # There, because the toolchain is the one that the repository names.
+    there = ["env", f"--chdir={SUITES / 'rust'}"]
+    command = [*there, "cargo", "test", "--locked", "--no-fail-fast", "--target-dir", str(BUILD / "rust")]
+    with _locked("rust"):
+        print(f"building the Rust checks under {BUILD.name}/", file=sys.stderr, flush=True)
+        run([*command, "--no-run"])
+    return [*command, "--", f"--test-threads={RUST_CHECKS}"]
 
 
 # The crate that carries the whole source of librdkafka, its benchmark and its tests.
