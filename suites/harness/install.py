@@ -65,15 +65,43 @@ def installed(name: str, asked_for: str, install: Callable[[Path], None]) -> Pat
     return directory
 
 
-def python() -> Path:
-    """The interpreter of a virtual environment that has the clients of `suites/python`."""
-    requirements = SUITES / "python" / "requirements.txt"
+def _environment(name: str, requirements: Path) -> Path:
+    """The interpreter of a virtual environment that has what a file of requirements names."""
 
     def install(directory: Path) -> None:
         run([sys.executable, "-m", "venv", directory])
         run([directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
 
-    return installed("python", requirements.read_text() + sys.version, install) / "bin" / "python"
+    return installed(name, requirements.read_text() + sys.version, install) / "bin" / "python"
+
+
+def python() -> Path:
+    """The interpreter that has the clients of `suites/python`."""
+    return _environment("python", SUITES / "python" / "requirements.txt")
+
+
+FOREIGN_PYTHON = SUITES / "python" / "foreign.txt"
+
+
+def foreign_python() -> Path:
+    """The interpreter that has what the tests of Python's AMQP libraries need."""
+    return _environment("foreign-python", FOREIGN_PYTHON)
+
+
+def python_source(package: str) -> Path:
+    """What was published as the source of a package, unpacked, in the version that `foreign_python` has of it."""
+    pinned = next(line for line in FOREIGN_PYTHON.read_text().splitlines() if line.startswith(f"{package}=="))
+
+    def install(directory: Path) -> None:
+        download = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        run([*download, "--no-binary", ":all:", "--no-deps", "--dest", directory, pinned])
+        (archive,) = directory.glob("*.tar.gz")
+        shutil.unpack_archive(archive, directory, filter="data")
+        archive.unlink()
+        (unpacked,) = directory.iterdir()
+        unpacked.rename(directory / "source")
+
+    return installed(f"foreign-{package}", pinned, install) / "source"
 
 
 def debian_tool(name: str, package: str | None = None) -> Path:
