@@ -296,9 +296,8 @@ impl Answer {
             6 => Answer::Parked(reader.str()?),
             7 => Answer::Cancelled(reader.bool()?),
             8 => Answer::Deliveries(
-                reader.list(20, |reader| {
-                    Ok(Delivered { offset: reader.i64()?, message: message(reader)? })
-                })?,
+                reader
+                    .list(20, |reader| Ok(Delivered { offset: reader.i64()?, message: message(reader)? }))?,
             ),
             9 => Answer::Gone,
             10 => Answer::Compared(reader.list(4, Reader::u32)?),

@@ -74,9 +74,8 @@ pub fn run(options: Options) -> Result<Report, String> {
     let mut sim = sim.build();
 
     let history: Arc<Mutex<History>> = Arc::default();
-    let nodes: Vec<SimNode> = (0..NODES)
-        .map(|index| SimNode::new(index, options.seed, history.clone(), options.wrong))
-        .collect();
+    let nodes: Vec<SimNode> =
+        (0..NODES).map(|index| SimNode::new(index, options.seed, history.clone(), options.wrong)).collect();
     for node in &nodes {
         let node = node.clone();
         sim.host(host(node.index()), move || node.clone().serve());

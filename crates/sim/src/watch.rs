@@ -34,7 +34,11 @@ impl Watch {
             let Some(survey) = node.survey() else { continue };
             for (topic, there) in survey.partitions {
                 for offset in there.gone {
-                    self.find(QueueDamage::GoneUnsettled { node: node.index(), topic: topic.clone(), offset });
+                    self.find(QueueDamage::GoneUnsettled {
+                        node: node.index(),
+                        topic: topic.clone(),
+                        offset,
+                    });
                 }
                 if there.segments.1 > 0 {
                     self.rewritten.insert((topic.clone(), there.segments.1));

@@ -119,7 +119,8 @@ async fn compare(nodes: &[SimNode], peers: &[Peer], deadline: Instant) -> Vec<Qu
         let known = newest.entry(shard).or_default();
         *known = (*known).max(applied);
     }
-    let is_behind = |survey: Survey| newest.iter().any(|(shard, index)| survey.applied.get(shard) < Some(index));
+    let is_behind =
+        |survey: Survey| newest.iter().any(|(shard, index)| survey.applied.get(shard) < Some(index));
     while damage.is_empty() && surveys().any(is_behind) {
         sleep(LOOK).await;
         damage.extend(stopped(nodes));

@@ -51,7 +51,8 @@ impl Roll {
                 differences.push(format!("{name} has {permitted} permissions instead of one"));
             }
         }
-        let unknown = users.keys().filter(|name| name.starts_with("user-") && !self.users.contains_key(*name));
+        let unknown =
+            users.keys().filter(|name| name.starts_with("user-") && !self.users.contains_key(*name));
         differences.extend(unknown.map(|name| format!("{name} was never created")));
         differences
     }

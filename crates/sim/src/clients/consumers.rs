@@ -113,8 +113,7 @@ impl Held {
         let rng = &mut caller.rng;
         let stormy = caller.start.elapsed() < caller.shared.faults_until;
         let id = caller.shared.history.lock().new_id();
-        let mut said =
-            Settling { id, session: self.session, queue: self.queue, full, ..Settling::default() };
+        let mut said = Settling { id, session: self.session, queue: self.queue, full, ..Settling::default() };
         if !stormy {
             self.kept = None;
         }

@@ -64,7 +64,7 @@ async fn parker(id: u32, seed: u64, peers: Vec<Peer>, shared: &Shared) {
             cancel(&mut caller, message, &name).await;
         }
         number += 1;
-        caller.pause(0..120).await;
+        caller.pause(20..160).await;
     }
     shared.has_sent();
 }

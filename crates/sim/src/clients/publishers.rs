@@ -12,7 +12,7 @@ use crate::net::Peer;
 use crate::queues::{Happening, Message};
 
 /// Where each publisher sends to.
-const TARGETS: [QueueNumber; 8] = [WORK, WORK, WORK, TURNS, PLACES, DYING, UNIQUE, WAITING];
+const TARGETS: [QueueNumber; 7] = [WORK, WORK, TURNS, PLACES, DYING, UNIQUE, WAITING];
 
 /// Messages sent together at most.
 const MESSAGES_MAX: u32 = 4;
@@ -75,7 +75,7 @@ async fn publisher(id: u32, queue: QueueNumber, seed: u64, peers: Vec<Peer>, sha
         tracing::info!(publisher = id, number, count, queue = rules(queue).name, "published");
         sent.into_iter().for_each(|message| shared.note(Happening::Published { message }));
         number += count;
-        caller.pause(0..60).await;
+        caller.pause(20..120).await;
     }
     shared.has_sent();
 }

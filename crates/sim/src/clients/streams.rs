@@ -103,8 +103,7 @@ pub async fn reader(seed: u64, shared: Shared) {
 
 /// One read: the offset behind the last readable record, and the records.
 async fn read(peer: &Peer, partition: Partition, offset: i64, shared: &Shared) -> Option<(i64, Contents)> {
-    let Some(Answer::Batches(end, bytes)) =
-        ask(peer, &Ask::Read(partition, offset, READ_BYTES_MAX)).await
+    let Some(Answer::Batches(end, bytes)) = ask(peer, &Ask::Read(partition, offset, READ_BYTES_MAX)).await
     else {
         return None;
     };

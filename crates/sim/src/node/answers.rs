@@ -110,10 +110,7 @@ impl Process {
                     ..UserMeta::default()
                 };
                 let permission = PermissionMeta::everything(&name, DEFAULT_NAMESPACE);
-                vec![
-                    AccessChange::PutUser { user, new: false },
-                    AccessChange::PutPermission { permission },
-                ]
+                vec![AccessChange::PutUser { user, new: false }, AccessChange::PutPermission { permission }]
             }
             None => vec![AccessChange::DeleteUser { name }],
         };

@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
-use weir_broker::queues::{
-    ConsumerId, OwnerId, Place, QueueDeliveries, QueueDelivery, QueueGone, QueueRef,
-};
+use weir_broker::queues::{ConsumerId, OwnerId, Place, QueueDeliveries, QueueDelivery, QueueGone, QueueRef};
 use weir_dispatch::NewConsumer;
+use weir_model::command::Command;
 use weir_model::queue::DEFAULT_NAMESPACE;
 use weir_model::subscription::{DeadReason, Disposition};
 use weir_model::{Offset, ShardId, SubscriptionId};
-use weir_model::command::Command;
 
 use super::{Process, now_ms};
 use crate::asks::{Answer, Delivered};
@@ -48,12 +46,7 @@ struct Session {
 }
 
 impl Process {
-    pub(super) async fn consume(
-        &self,
-        number: QueueNumber,
-        id: SessionId,
-        credit: u32,
-    ) -> Option<Answer> {
+    pub(super) async fn consume(&self, number: QueueNumber, id: SessionId, credit: u32) -> Option<Answer> {
         let broker = self.broker()?;
         let info = broker.find_queue(DEFAULT_NAMESPACE, rules(number).name).ok()??;
         let term = self.node.shard(ShardId(rules(number).shard))?.leadership().term;

@@ -36,9 +36,10 @@ fn contents(sorted: &Sorted, damage: &mut Vec<QueueDamage>) {
             damage.push(QueueDamage::Changed { queue, offset, was: message, is: other });
         }
         let dead_come_here = |from: u8| crate::declared::rules(from).dead_go_to == Some(queue);
-        let belongs = sorted.sent.get(&message).is_some_and(|sent| {
-            sent.queues.iter().any(|target| *target == queue || dead_come_here(*target))
-        });
+        let belongs = sorted
+            .sent
+            .get(&message)
+            .is_some_and(|sent| sent.queues.iter().any(|target| *target == queue || dead_come_here(*target)));
         if !belongs {
             damage.push(QueueDamage::Unexpected { queue, offset, message });
         }

@@ -6,7 +6,7 @@ use weir_model::queue::QueueKind;
 
 use super::check::deliveries;
 use super::damage::QueueDamage;
-use super::history::{Handed, Message, SessionId, Settling};
+use super::history::{Handed, SessionId, Settling};
 use super::records::{Kind, Session, Sorted};
 use crate::declared::{QueueNumber, rules};
 
@@ -43,7 +43,8 @@ fn marks(sorted: &Sorted, damage: &mut Vec<QueueDamage>) {
     }
     for (&(queue, offset), deeds) in &sorted.deeds {
         for (deed, _) in deliveries(deeds).filter(|(_, handed)| !handed.redelivered) {
-            let repeats = deliveries(deeds).any(|(other, _)| other.term == deed.term && other.index < deed.index);
+            let repeats =
+                deliveries(deeds).any(|(other, _)| other.term == deed.term && other.index < deed.index);
             let is_known = durable.get(&queue).is_some_and(|durable| {
                 durable.iter().any(|(index, term, settled)| {
                     *index < deed.index && *term < deed.term && *settled >= offset
@@ -56,40 +57,26 @@ fn marks(sorted: &Sorted, damage: &mut Vec<QueueDamage>) {
     }
 }
 
-/// What a publisher sent after something was acknowledged stands behind it. Of a message that was acknowledged because
-/// another of its key was there already nothing follows.
+/// What a publisher was told is durable stands in the order in which it was sent. An attempt that nobody answered may
+/// stand anywhere, and one that was a repeat by its key nowhere.
 fn publishers(sorted: &Sorted, damage: &mut Vec<QueueDamage>) {
-    let mut first: BTreeMap<(QueueNumber, u32, u32), (i64, bool)> = BTreeMap::new();
+    let mut last: BTreeMap<(QueueNumber, u32), i64> = BTreeMap::new();
+    // By queue, publisher and number.
     for ((queue, message), places) in &sorted.places {
         let sent = sorted.sent.get(message).filter(|sent| sent.due.is_none() && sent.queues.contains(queue));
-        let (Some(sent), Some(place)) = (sent, places.iter().min()) else { continue };
-        let number = (*queue, message.publisher, message.number);
-        let (known, is_acknowledged) = first.entry(number).or_insert((*place, false));
-        *known = (*known).min(*place);
-        *is_acknowledged |= sent.acknowledged.is_some();
-    }
-    let mut before: Option<((QueueNumber, u32), i64)> = None;
-    for ((queue, publisher, number), (place, is_acknowledged)) in first {
-        if !is_acknowledged {
-            continue;
+        let is_acknowledged = sent.is_some_and(|sent| sent.acknowledged.is_some());
+        let Some(place) = places.iter().min().filter(|_| is_acknowledged) else { continue };
+        let last = last.entry((*queue, message.publisher)).or_insert(i64::MIN);
+        if *place < *last {
+            damage.push(QueueDamage::PublisherNotInOrder { queue: *queue, message: *message });
         }
-        if before.is_some_and(|(of, last)| of == (queue, publisher) && place < last) {
-            let message = Message { publisher, number, attempt: 0 };
-            damage.push(QueueDamage::PublisherNotInOrder { queue, message });
-        }
-        before = Some(((queue, publisher), place));
+        *last = (*last).max(*place);
     }
 }
 
 /// Where one consumer gets everything, what it gave back together comes again in the order that the kind of queue
 /// promises; and before anything new, if nothing new was on its way to it already.
-fn returns(
-    id: SessionId,
-    session: &Session,
-    index: usize,
-    said: &Settling,
-    damage: &mut Vec<QueueDamage>,
-) {
+fn returns(id: SessionId, session: &Session, index: usize, said: &Settling, damage: &mut Vec<QueueDamage>) {
     let mut expected: VecDeque<i64> = said.releases.iter().copied().collect();
     if rules(session.queue).kind == QueueKind::Classic {
         expected.make_contiguous().sort_unstable();

@@ -89,6 +89,8 @@ pub struct Sorted {
     pub sent: BTreeMap<Message, Sent>,
     /// Where a message was seen, by queue.
     pub places: BTreeMap<(QueueNumber, Message), Vec<i64>>,
+    /// Messages that were seen, by their key.
+    pub by_key: BTreeMap<(QueueNumber, u32), Vec<Message>>,
 }
 
 impl Sorted {
@@ -133,6 +135,11 @@ impl Sorted {
                         session.closed.get_or_insert((index, *failed));
                     }
                 }
+            }
+        }
+        for (queue, message) in sorted.places.keys() {
+            if let Some(key) = sorted.sent.get(message).and_then(|sent| sent.key) {
+                sorted.by_key.entry((*queue, key)).or_default().push(*message);
             }
         }
         sorted
