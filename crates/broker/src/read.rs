@@ -125,6 +125,14 @@ impl PartitionRef {
         ready(&self.handle)
     }
 
+    /// The leadership in which this node leads the partition, if it is [`PartitionRef::ready`]. What is kept in memory
+    /// beside the replicated state is good only for one: in between another node may have led.
+    pub(crate) fn leadership(&self) -> Result<u64, Unavailable> {
+        let term = self.handle.leadership().term;
+        self.ready()?;
+        Ok(term)
+    }
+
     /// Where to read what is not in memory.
     pub(crate) fn blocking(&self) -> Blocking {
         self.blocking

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
-use weir_sim::{Options, run};
+use weir_sim::{Options, Report, Wrong, run};
 
 /// Whole clusters under a simulated network, disk and clock, replayable by seed.
 #[derive(Parser, Debug)]
@@ -33,6 +33,9 @@ struct Arguments {
     /// Print everything that happens, with its simulated time.
     #[arg(long)]
     log: bool,
+    /// Let the cluster do this wrong, to see that it is found.
+    #[arg(long, hide = true)]
+    wrong: Option<Wrong>,
 }
 
 fn main() -> ExitCode {
@@ -52,24 +55,47 @@ fn one(seed: u64, arguments: &Arguments) -> ExitCode {
             .with_writer(std::io::stdout)
             .init();
     }
-    match run(Options { seed, faults_for: Duration::from_secs(arguments.faults_for) }) {
+    let faults_for = Duration::from_secs(arguments.faults_for);
+    match run(Options { seed, faults_for, wrong: arguments.wrong }) {
         Ok(report) => {
-            println!(
-                "seed {seed}: {} of {} batches acknowledged, {} records seen on the way, {} faults, {:.3} s simulated",
-                report.acknowledged,
-                report.attempted,
-                report.seen,
-                report.faults,
-                report.simulated.as_secs_f64()
-            );
-            report.damage.iter().for_each(|damage| println!("seed {seed}: DAMAGE {damage}"));
-            if report.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            show(seed, &report);
+            match report.damage.is_empty() && report.queue_damage.is_empty() {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            }
         }
         Err(error) => {
             println!("{error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn show(seed: u64, report: &Report) {
+    let Report { acknowledged, attempted, seen, faults, simulated, queues, user_changes, .. } = report;
+    let simulated = simulated.as_secs_f64();
+    println!(
+        "seed {seed}: {acknowledged} of {attempted} batches acknowledged, {seen} records seen on the way, {faults} \
+         faults, {simulated:.3} s simulated"
+    );
+    println!(
+        "seed {seed}: queues: {} published, {} parked of which {} taken back; {} handed out in {} sessions, {} of them \
+         again, {} counted; {} accepted, {} released, {} rejected",
+        queues.published,
+        queues.parked,
+        queues.cancelled,
+        queues.handed,
+        queues.sessions,
+        queues.redelivered,
+        queues.counted,
+        queues.accepted,
+        queues.released,
+        queues.rejected,
+    );
+    let (trims, rewrites) = report.trims_and_rewrites;
+    println!("seed {seed}: {trims} trims and {rewrites} rewrites seen, {user_changes} changes of users");
+    report.damage.iter().for_each(|damage| println!("seed {seed}: DAMAGE {damage}"));
+    report.queue_damage.iter().for_each(|damage| println!("seed {seed}: DAMAGE {damage}"));
 }
 
 /// The simulated time of the host that logs, so that two runs of a seed log the same bytes.

@@ -2,14 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::clients::{Shared, auditor, host, reader, writer};
+use crate::clients::{
+    SENDERS_OF_QUEUES, Shared, auditor, clerk, consumers, declarer, parkers, publishers, reader, steward,
+    writer,
+};
 use crate::ledger::{Damage, Ledger};
-use crate::node::SimNode;
+use crate::node::{SimNode, host};
+use crate::queues::{Figures, History, QueueDamage};
 use crate::scenario::{CALM, Fault, NODES, schedule};
+use crate::watch::Watch;
+use crate::wrong::Wrong;
 
 /// Writers of a run; half of them number their batches.
 const WRITERS: u64 = 8;
@@ -24,13 +31,23 @@ pub struct Options {
     pub seed: u64,
     /// Simulated time in which faults strike.
     pub faults_for: Duration,
+    /// What is to be done wrong, in a run that is to fail.
+    pub wrong: Option<Wrong>,
 }
 
 /// What became of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Everything that must never be and was; empty in a good run.
+    /// Everything that must never be with streams and was; empty in a good run.
     pub damage: Vec<Damage>,
+    /// The same of queues and users.
+    pub queue_damage: Vec<QueueDamage>,
+    /// What happened to queues.
+    pub queues: Figures,
+    /// How often logs of queues were seen to be trimmed further, and written anew.
+    pub trims_and_rewrites: (usize, usize),
+    /// Changes of users that were acknowledged.
+    pub user_changes: u64,
     /// Batches that were acknowledged.
     pub acknowledged: usize,
     /// Batches that were sent.
@@ -56,7 +73,9 @@ pub fn run(options: Options) -> Result<Report, String> {
         .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
     let mut sim = sim.build();
 
-    let nodes: Vec<SimNode> = (0..NODES).map(|index| SimNode::new(index, options.seed)).collect();
+    let history: Arc<Mutex<History>> = Arc::default();
+    let nodes: Vec<SimNode> =
+        (0..NODES).map(|index| SimNode::new(index, options.seed, history.clone(), options.wrong)).collect();
     for node in &nodes {
         let node = node.clone();
         sim.host(host(node.index()), move || node.clone().serve());
@@ -64,7 +83,10 @@ pub fn run(options: Options) -> Result<Report, String> {
 
     let shared = Shared {
         ledger: Arc::new(Mutex::new(Ledger::default())),
-        writers: Arc::new(Mutex::new(WRITERS as u32)),
+        history,
+        roll: Arc::default(),
+        senders: Arc::new(AtomicU32::new(WRITERS as u32 + SENDERS_OF_QUEUES)),
+        is_over: Arc::default(),
         faults_until: options.faults_for,
     };
     for id in 0..WRITERS {
@@ -81,16 +103,33 @@ pub fn run(options: Options) -> Result<Report, String> {
             Ok(())
         });
     }
+    let (seed, queues) = (options.seed, || shared.clone());
+    let (declaring, publishing, parking, writing_users) = (queues(), queues(), queues(), queues());
+    sim.client("publishers", async move {
+        futures_util::join!(
+            declarer(seed, declaring),
+            publishers(seed, publishing),
+            parkers(seed, parking),
+            clerk(seed, writing_users)
+        );
+        Ok(())
+    });
+    let (consuming, moving) = (queues(), queues());
+    sim.client("consumers", async move {
+        futures_util::join!(consumers(seed, consuming), steward(seed, moving));
+        Ok(())
+    });
     let verdict = Arc::new(Mutex::new(None));
-    let (audited, shared_for_audit) = (verdict.clone(), shared.clone());
+    let (audited, audited_nodes, shared_for_audit) = (verdict.clone(), nodes.clone(), shared.clone());
     sim.client("auditor", async move {
-        auditor(shared_for_audit, audited).await;
+        auditor(audited_nodes, shared_for_audit, audited).await;
         Ok(())
     });
 
     let faults = schedule(options.seed, options.faults_for);
     let mut pending = faults.iter().peekable();
     let mut started_again = BTreeSet::new();
+    let mut watch = Watch::default();
     loop {
         while let Some(scheduled) = pending.next_if(|scheduled| scheduled.at <= sim.elapsed()) {
             tracing::info!(at_ms = sim.elapsed().as_millis() as u64, fault = ?scheduled.fault, "fault");
@@ -112,18 +151,25 @@ pub fn run(options: Options) -> Result<Report, String> {
                 }
             }
         }
+        watch.look(sim.elapsed(), &nodes);
         if sim.step().map_err(|error| format!("seed {}: {error}", options.seed))? {
             break;
         }
     }
 
-    let damage = verdict
+    let mut found = verdict
         .lock()
         .take()
         .ok_or_else(|| format!("seed {}: the auditor never came to an end", options.seed))?;
+    found.queues.extend(watch.found().iter().cloned());
     let ledger = shared.ledger.lock();
+    let (queues, user_changes) = (shared.history.lock().figures(), shared.roll.lock().changes);
     Ok(Report {
-        damage,
+        damage: found.streams,
+        queue_damage: found.queues,
+        queues,
+        trims_and_rewrites: watch.trims_and_rewrites(),
+        user_changes,
         acknowledged: ledger.acknowledged_count(),
         attempted: ledger.attempt_count(),
         seen: ledger.seen_count(),

@@ -29,3 +29,24 @@ fn the_same_seed_gives_the_same_bytes() {
 fn another_seed_gives_another_run() {
     assert_ne!(log_of("11"), log_of("12"));
 }
+
+#[test]
+fn a_run_has_something_of_everything() {
+    let output = Command::new(env!("CARGO_BIN_EXE_weir-sim"))
+        .args(["--seed", "11", "--faults-for", "12"])
+        .output()
+        .expect("the simulator starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = |line: &str| -> Vec<u64> {
+        let line = text.lines().find(|text| text.contains(line)).expect("it is told");
+        let words = line.split(' ').skip(2).map(|word| word.trim_matches(';'));
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    // Published, parked, taken back; handed out, sessions, again, counted; accepted, released, rejected.
+    let queues = figures("queues:");
+    assert_eq!(queues.len(), 10, "{text}");
+    assert!(queues.iter().all(|figure| *figure > 0), "{text}");
+    let others = figures("rewrites seen");
+    assert_eq!(others.len(), 3, "{text}");
+    assert!(others.iter().all(|figure| *figure > 0), "trims, rewrites and changes of users: {text}");
+}

@@ -34,6 +34,9 @@ const LOOK_FOR_LOT: Duration = Duration::from_secs(5);
 /// How long to wait before what could not be let go is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// How long to wait for the answer to somebody who takes the first record back.
+const TAKEN_BACK: Duration = Duration::from_millis(5);
+
 /// How long a record is left alone that cannot be read or taken anywhere, while the others go on.
 const ASIDE: Duration = Duration::from_secs(60);
 
@@ -121,7 +124,16 @@ impl<'a> Attendant<'a> {
                 }
                 continue;
             };
-            let due = due(&timers, self.broker.now_ms(), &mut self.aside);
+            let mut due = due(&timers, self.broker.now_ms(), &mut self.aside);
+            if let Some(first) = due.iter().position(|row| broker.lots.is_cancelling(self.lot.shard(), *row))
+            {
+                // Those behind it wait as well, so that all come in their order.
+                due.truncate(first);
+                if due.is_empty() {
+                    tokio::time::sleep(TAKEN_BACK).await;
+                    continue;
+                }
+            }
             if !due.is_empty() {
                 if let Err(error) = self.let_go(due).await {
                     tracing::warn!(lot = %self.lot.shard(), %error, "what is due could not be let go; it is tried again");

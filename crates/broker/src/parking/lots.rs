@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use weir_model::ShardId;
 use weir_model::command::{Command, Outcome, PartitionMeta, Refusal, TopicMeta};
 use weir_model::queue::{HIDDEN_NAMESPACE, full_name};
+use weir_model::timer::TimerRow;
 use weir_router::{Route, Routed};
 
 use super::{Due, Target};
@@ -31,6 +33,41 @@ pub(crate) struct Lots {
     creating: tokio::sync::Mutex<()>,
     /// There are lots that there were not before.
     pub(super) opened: Notify,
+    /// Records that are just being taken back, and by how many.
+    cancelling: Mutex<BTreeMap<(ShardId, TimerRow), usize>>,
+}
+
+/// Somebody is taking a record back. Nobody lets it go meanwhile.
+#[derive(Debug)]
+pub(super) struct Cancelling<'a> {
+    lots: &'a Lots,
+    key: (ShardId, TimerRow),
+}
+
+impl Lots {
+    /// Says that a record is being taken back, until what is returned is dropped.
+    pub(super) fn cancelling(&self, shard: ShardId, row: TimerRow) -> Cancelling<'_> {
+        let key = (shard, row);
+        *self.cancelling.lock().entry(key).or_default() += 1;
+        Cancelling { lots: self, key }
+    }
+
+    /// Whether somebody is taking a record back.
+    pub(super) fn is_cancelling(&self, shard: ShardId, row: TimerRow) -> bool {
+        self.cancelling.lock().contains_key(&(shard, row))
+    }
+}
+
+impl Drop for Cancelling<'_> {
+    fn drop(&mut self) {
+        let mut cancelling = self.lots.cancelling.lock();
+        if let Some(count) = cancelling.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                cancelling.remove(&self.key);
+            }
+        }
+    }
 }
 
 impl Broker {

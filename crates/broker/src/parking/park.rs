@@ -153,13 +153,16 @@ impl Broker {
     }
 
     /// Takes a parked record back, for good. Whether it was still there: one that has been released, or was taken back
-    /// before, is not.
+    /// before, is not, nor is one whose time has come: it is on its way.
     pub async fn cancel_parked(&self, name: ParkedName) -> Result<bool, AdminError> {
         let Some(lot) = self.lot_of_shard(name.shard) else { return Ok(false) };
         lot.ready()?;
         let row = TimerRow { at: name.at, offset: name.offset };
+        // Told before the clock is read: whoever lets go what is due then sees it. What goes to other shards arrives there
+        // before it is settled here, so that it could be taken back although it is there.
+        let _cancelling = self.lots.cancelling(name.shard, row);
         let is_there = lot.handle().view().timers(lot.id()).is_some_and(|timers| timers.contains(row));
-        if !is_there {
+        if !is_there || row.at <= self.now_ms() {
             return Ok(false);
         }
         let command = Command::MoveRecords {

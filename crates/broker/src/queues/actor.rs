@@ -67,6 +67,8 @@ impl AppendObserver for Growth {
 /// A partition of the queue.
 pub(super) struct Lane {
     pub(super) partition: PartitionRef,
+    /// The leadership in which the dispatcher got to know the lane.
+    term: u64,
     _growth: ObserverGuard,
     /// Changes that wait for a command.
     pub(super) waiting: Vec<LaneChanges>,
@@ -157,7 +159,7 @@ impl Actor {
     }
 
     fn add_lane(&mut self, number: LaneNumber, partition: PartitionRef) -> Result<(), Unavailable> {
-        partition.ready()?;
+        let term = partition.leadership()?;
         if self.lanes.contains_key(&number) {
             return Ok(());
         }
@@ -166,7 +168,8 @@ impl Actor {
         let growth = partition.view().observe(Arc::new(growth));
         self.dispatcher.add_lane(number, lane_start(&partition).ok_or(Unavailable::Starting)?);
         let (waiting, told_then) = (Vec::new(), Vec::new());
-        self.lanes.insert(number, Lane { partition, _growth: growth, waiting, told_then, on_their_way: 0 });
+        let lane = Lane { partition, term, _growth: growth, waiting, told_then, on_their_way: 0 };
+        self.lanes.insert(number, lane);
         Ok(())
     }
 
@@ -196,6 +199,8 @@ impl Actor {
                     Burial::Again(dead) => self.bury_later(dead),
                 },
                 ask = self.asks.recv(), if !self.is_behind() => match ask {
+                    // A change of leaders wakes nobody: it may have been while the actor slept.
+                    Some(_) if !self.leads() => return Ended::NotLeader,
                     Some(ask) => self.carry_out_many(ask).await,
                     None => return Ended::Idle,
                 },
@@ -210,10 +215,11 @@ impl Actor {
         }
     }
 
-    /// Whether this node leads the queue and it has not been deleted.
+    /// Whether this node leads the queue, in the same leadership as in the beginning, and it has not been deleted. Where it
+    /// led no more and leads again, another node may have handed out and settled what this dispatcher takes for waiting.
     fn leads(&self) -> bool {
         !self.is_closed.load(Ordering::Acquire)
-            && self.lanes.values().all(|lane| lane.partition.ready().is_ok())
+            && self.lanes.values().all(|lane| lane.partition.leadership() == Ok(lane.term))
     }
 
     /// When the actor may end, if nobody uses the queue until then. One whose records may expire and must then go

@@ -1,6 +1,7 @@
 //! The broker over a real node on a simulated disk. One program, because each costs as much to link as all of them.
 
 mod access;
+mod leaders;
 mod membership;
 mod parking;
 mod queues;

@@ -138,6 +138,38 @@ async fn a_record_may_be_taken_back_until_it_arrives() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_taken_back_does_not_arrive_wherever_it_goes() {
+    let mut world = World::started(9).await;
+    // In several shards, so that it arrives there before it is settled where it was parked.
+    world.exchange("both", "fanout", &[]).await;
+    for queue in ["a", "b"] {
+        world.queue(queue, &[]).await;
+        world.bind("both", queue, "").await;
+    }
+    let start = world.now();
+    let mut parked = Vec::new();
+    for number in 0..60 {
+        let at = start + 1_000 + number;
+        let name = world.park(&to_exchange("both", ""), record(&number.to_string(), &[]), at).await;
+        parked.push((number.to_string(), name));
+    }
+    // Each is asked back just when its time comes.
+    let mut kept = Vec::new();
+    for (at, (text, name)) in parked.into_iter().enumerate() {
+        let until = Duration::from_millis((start + 1_000 + at as i64 - world.now()).max(0) as u64);
+        tokio::time::sleep(until + Duration::from_micros(200 * (at as u64 % 10))).await;
+        if !world.broker().cancel_parked(name).await.unwrap() {
+            kept.push(text);
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.drained("a").await, kept);
+    assert_eq!(world.drained("b").await, kept);
+    assert_eq!(world.broker().parked(), 0);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_time_of_day_may_be_set_forward_and_back() {
     let mut world = World::started(5).await;
     world.queue("q", &[]).await;

@@ -1,39 +1,48 @@
-//! One node of the simulated cluster: the real replicas over a simulated disk, answering the other
+//! One node of the simulated cluster: the real replicas and the real broker over a simulated disk, answering the other
 //! nodes on one port and clients on another.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod answers;
+mod opening;
+mod publishing;
+mod sessions;
+mod survey;
 
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use tokio::time::sleep;
-use weir_cluster::{
-    Clock, Drive, Node, NodeOptions, OnFatal, ProposeError, Transport, TransportError, TransportFuture,
-};
+use weir_broker::{Broker, BrokerOptions};
+use weir_cluster::{Clock, Drive, Node, NodeOptions, OnFatal, Transport, TransportError, TransportFuture};
 use weir_log::disk::{Fault, FaultKind, Operation, SimDisk};
-use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::settings::PartitionSettings;
-use weir_model::{NodeId, PartitionId, ShardId, TimestampMs};
+use weir_model::{NodeId, ShardId, TimestampMs};
 
-use crate::clients::{Answer, Ask, CLIENT_PORT, host, partition_id};
 use crate::net::{Peer, serve};
-use crate::scenario::{NODES, PARTITIONS, SHARDS};
+use crate::queues::History;
+use crate::scenario::{NODES, SHARDS};
+use crate::wrong::Wrong;
+
+use sessions::Sessions;
+
+pub use survey::Survey;
+
+/// Port on which a node answers clients.
+pub const CLIENT_PORT: u16 = 9092;
 
 /// Port on which a node answers the other nodes.
 const CLUSTER_PORT: u16 = 9348;
+
+/// How often retention looks, so that a run sees segments trimmed and written anew.
+const RETENTION_MS: u64 = 1_000;
 
 /// A disk of this size is never full unless a fault says so, in bytes.
 const ROOMY: u64 = 8 << 30;
 
 /// Small files, so that a run sees them recycled.
 const JOURNAL_FILE_BYTES: u64 = 1 << 20;
-
-/// Small segments, so that a run sees many of them.
-const SEGMENT_BYTES: u32 = 64 << 10;
 
 /// Frequent checkpoints, so that crashes fall into them.
 const CHECKPOINT_BYTES: u64 = 256 << 10;
@@ -51,14 +60,43 @@ pub struct SimNode {
     disk: SimDisk,
     fatal: Arc<AtomicBool>,
     start_error: Arc<Mutex<Option<String>>>,
+    /// The process that runs, if one does.
+    running: Arc<Mutex<Weak<Node>>>,
+    history: Arc<Mutex<History>>,
+    wrong: Option<Wrong>,
+}
+
+/// What a node's process consists of, for those who answer clients.
+#[derive(Clone)]
+struct Process {
+    index: usize,
+    node: Arc<Node>,
+    /// There as soon as it has started.
+    broker: Arc<OnceLock<Arc<Broker>>>,
+    sessions: Arc<Sessions>,
+    history: Arc<Mutex<History>>,
+    wrong: Option<Wrong>,
+}
+
+/// The name of a node's host in the simulated network.
+pub fn host(node: usize) -> String {
+    format!("node-{node}")
 }
 
 impl SimNode {
     /// A node with an empty disk.
-    pub fn new(index: usize, seed: u64) -> SimNode {
+    pub fn new(index: usize, seed: u64, history: Arc<Mutex<History>>, wrong: Option<Wrong>) -> SimNode {
         let disk = SimDisk::new(seed.wrapping_mul(31).wrapping_add(index as u64));
         disk.set_capacity(Some(ROOMY));
-        SimNode { index, disk, fatal: Arc::default(), start_error: Arc::default() }
+        SimNode {
+            index,
+            disk,
+            fatal: Arc::default(),
+            start_error: Arc::default(),
+            running: Arc::default(),
+            history,
+            wrong,
+        }
     }
 
     /// From 0.
@@ -98,8 +136,13 @@ struct SimClock;
 
 impl Clock for SimClock {
     fn now_ms(&self) -> TimestampMs {
-        turmoil::since_epoch().map_or(0, |since| since.as_millis() as TimestampMs)
+        now_ms()
     }
+}
+
+/// The simulated time of day, in milliseconds since 1970.
+pub fn now_ms() -> TimestampMs {
+    turmoil::since_epoch().map_or(0, |since| since.as_millis() as TimestampMs)
 }
 
 /// Calls between nodes over the simulated network.
@@ -167,10 +210,20 @@ impl SimNode {
                 return std::future::pending().await;
             }
         };
-        tokio::spawn(open_partitions(node.clone()));
-        let rpc_node = node.clone();
-        let rpcs = serve(CLUSTER_PORT, move |frame| answer_rpc(rpc_node.clone(), frame).boxed());
-        let clients = serve(CLIENT_PORT, move |frame| answer_client(node.clone(), frame).boxed());
+        *self.running.lock() = Arc::downgrade(&node);
+        let process = Process {
+            index,
+            node: Arc::clone(&node),
+            broker: Arc::default(),
+            sessions: Arc::default(),
+            history: self.history.clone(),
+            wrong: self.wrong,
+        };
+        tokio::spawn(opening::open_partitions(Arc::clone(&node)));
+        tokio::spawn(start_broker(process.clone()));
+        tokio::spawn(process.clone().close_silent_sessions());
+        let rpcs = serve(CLUSTER_PORT, move |frame| answer_rpc(node.clone(), frame).boxed());
+        let clients = serve(CLIENT_PORT, move |frame| process.clone().answer(frame).boxed());
         tokio::try_join!(rpcs, clients)?;
         Ok(())
     }
@@ -186,72 +239,21 @@ impl SimNode {
     }
 }
 
+/// The broker begins as soon as the shards have leaders, while the node serves the others already.
+async fn start_broker(process: Process) {
+    let mut options = BrokerOptions::new("sim", [process.index as u8 + 1; 32]);
+    options.auto_create_topics = false;
+    options.retention_check_interval_ms = RETENTION_MS;
+    match Broker::start(process.node.clone(), Arc::new(SimClock), options).await {
+        Ok(broker) => drop(process.broker.set(broker)),
+        Err(error) => tracing::info!(index = process.index, %error, "the broker does not start"),
+    }
+}
+
 async fn answer_rpc(node: Arc<Node>, mut frame: Bytes) -> Bytes {
     if frame.len() < 12 {
         return Bytes::new();
     }
     let (from, shard) = (NodeId(frame.get_u64()), ShardId(frame.get_u32()));
     node.handle_rpc(from, shard, frame).await
-}
-
-/// Makes the partitions known to their shards, whoever leads; a repeat changes nothing.
-async fn open_partitions(node: Arc<Node>) {
-    for partition in 0..PARTITIONS {
-        let settings = PartitionSettings { segment_bytes: SEGMENT_BYTES, ..PartitionSettings::default() };
-        let command = Command::OpenPartition { partition: partition_id(partition), settings, epoch_base: 0 };
-        loop {
-            let Some(shard) = node.shard(shard_of(partition_id(partition))) else { return };
-            if shard.view().partition(partition_id(partition)).is_some()
-                || matches!(shard.propose(command.clone()).await, Ok(Outcome::Done))
-            {
-                break;
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-}
-
-fn shard_of(partition: PartitionId) -> ShardId {
-    ShardId(1 + (partition.0 % u64::from(SHARDS)) as u32)
-}
-
-async fn answer_client(node: Arc<Node>, frame: Bytes) -> Bytes {
-    let answer = match Ask::decode(frame) {
-        Some(Ask::Append(partition, batch)) => append(&node, partition, batch).await,
-        Some(Ask::Read(partition, offset, max_bytes)) => read(&node, partition, offset, max_bytes),
-        None => Answer::Refused("not a request".into()),
-    };
-    answer.encode()
-}
-
-async fn append(node: &Node, partition: PartitionId, batch: Bytes) -> Answer {
-    let Some(shard) = node.shard(shard_of(partition)) else { return Answer::Retry };
-    match shard.propose(Command::Append { partition, batch }).await {
-        Ok(Outcome::Appended(appended)) => Answer::Appended(appended.base_offset),
-        Ok(Outcome::Refused(Refusal::UnknownPartition(_))) => Answer::Retry,
-        Ok(other) => Answer::Refused(format!("{other:?}")),
-        Err(ProposeError::TooLarge { .. }) => Answer::Refused("too large".into()),
-        Err(_) => Answer::Retry,
-    }
-}
-
-fn read(node: &Node, partition: PartitionId, offset: i64, max_bytes: u32) -> Answer {
-    let Some(shard) = node.shard(shard_of(partition)) else { return Answer::Retry };
-    let Some(view) = shard.view().partition(partition) else { return Answer::Retry };
-    let end = view.next_offset();
-    if offset >= end {
-        // A follower may be behind: that is no error, there is only nothing yet.
-        return Answer::Batches(end, Bytes::new());
-    }
-    match view.read(offset, max_bytes as usize, false) {
-        Ok(out) => {
-            let mut all = BytesMut::with_capacity(out.bytes);
-            out.chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
-            Answer::Batches(end, all.freeze())
-        }
-        Err(error) => {
-            tracing::info!(%error, offset, "read");
-            Answer::Retry
-        }
-    }
 }
