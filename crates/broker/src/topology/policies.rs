@@ -247,24 +247,20 @@ fn put(arguments: &mut Arguments, name: &str, value: ArgumentValue) {
     match arguments.iter_mut().find(|(known, _)| known == name) {
         None => arguments.push((name.to_owned(), value)),
         Some((_, there)) => match (&*there, &value) {
-            // Below zero there is no bound.
             (ArgumentValue::Integer(known), ArgumentValue::Integer(new)) if is_bound => {
-                let none_last = |number: &i64| (*number < 0, *number);
-                *there = ArgumentValue::Integer(*known.min_by_key(new, none_last));
+                *there = ArgumentValue::Integer(lower_bound(*known, *new));
             }
             _ => *there = value,
         },
     }
 }
 
-/// The lower of two by a key.
-trait MinByKey: Sized {
-    fn min_by_key<'a, K: Ord>(&'a self, other: &'a Self, key: impl Fn(&Self) -> K) -> &'a Self;
-}
-
-impl MinByKey for i64 {
-    fn min_by_key<'a, K: Ord>(&'a self, other: &'a Self, key: impl Fn(&Self) -> K) -> &'a Self {
-        if key(other) < key(self) { other } else { self }
+/// The lower of two bounds. Below zero there is none.
+fn lower_bound(one: i64, other: i64) -> i64 {
+    match (one < 0, other < 0) {
+        (true, _) => other,
+        (_, true) => one,
+        _ => one.min(other),
     }
 }
 
@@ -295,7 +291,7 @@ impl Broker {
                 self.apply_policies().await;
                 Ok(())
             }
-            other => Err(AdminError::from(refused(other)).into()),
+            other => Err(refused(other).into()),
         }
     }
 
@@ -307,7 +303,7 @@ impl Broker {
                 Ok(())
             }
             Outcome::Refused(Refusal::UnknownPolicy(name)) => Err(PolicyError::NoSuchPolicy(name)),
-            other => Err(AdminError::from(refused(other)).into()),
+            other => Err(refused(other).into()),
         }
     }
 

@@ -125,12 +125,14 @@ impl Held {
             } else {
                 self.kept = None;
             }
-        } else if self.queue == WORK && stormy && rng.random_range(0..6) == 0 {
-            if let Some(kept) = records.pop_front() {
-                let ms = rng.random_range(KEPT_MS);
-                self.kept = Some((kept, Instant::now() + Duration::from_millis(ms)));
-                self.records.push(kept);
-            }
+        } else if self.queue == WORK
+            && stormy
+            && rng.random_range(0..6) == 0
+            && let Some(kept) = records.pop_front()
+        {
+            let ms = rng.random_range(KEPT_MS);
+            self.kept = Some((kept, Instant::now() + Duration::from_millis(ms)));
+            self.records.push(kept);
         }
         // Something that it keeps does not come back with the others.
         said.full &= self.kept.is_none();
