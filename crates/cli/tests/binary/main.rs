@@ -2,6 +2,7 @@
 
 mod config;
 mod docs;
+mod queues;
 mod sdk;
 mod serve;
 mod support;

@@ -99,6 +99,8 @@ pub struct Server {
     pub kafka: String,
     /// Where the admin API is.
     pub http: String,
+    /// What it has said until it was ready.
+    lines: Vec<String>,
 }
 
 impl Server {
@@ -143,13 +145,19 @@ impl Server {
         };
         match (address("kafka"), address("http"), lines.last().map(String::as_str)) {
             (Some(kafka), Some(http), Some("ready")) => {
-                Server { child: Some(child), kafka, http: format!("http://{http}") }
+                Server { child: Some(child), kafka, http: format!("http://{http}"), lines }
             }
             _ => {
                 let ended = ended(child);
                 panic!("it did not start: {lines:?}: {}", String::from_utf8_lossy(&ended.stderr));
             }
         }
+    }
+
+    /// Where a listener is, by its name.
+    pub fn listener(&self, protocol: &str) -> Option<&str> {
+        let prefix = format!("listening {protocol} ");
+        self.lines.iter().find_map(|line| line.strip_prefix(&prefix))
     }
 
     /// A command line that speaks to this server.
