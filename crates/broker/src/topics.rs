@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use weir_model::TopicId;
 use weir_model::command::TopicMeta;
 use weir_model::queue::{QueueMeta, split_name};
 use weir_model::routing::Arguments;
 use weir_model::settings::PartitionSettings;
+use weir_router::Router;
 use weir_shard::{Catalog, ShardView, Topology};
 
 use crate::topology::{Applied, InvalidArgument, Policies, QueueArguments};
@@ -66,11 +67,25 @@ pub(crate) struct TopicCache {
     /// Each with the entry at which the policies were changed last that it goes by.
     topics: RwLock<BTreeMap<TopicId, (u64, Arc<Topic>)>>,
     policies: RwLock<Arc<Policies>>,
+    rerouted: Mutex<Rerouted>,
+}
+
+/// Routers with what policies say, which is worked out once for each change of the topology.
+#[derive(Debug, Default)]
+struct Rerouted {
+    of: Option<Arc<Topology>>,
+    routers: BTreeMap<String, Router>,
 }
 
 impl TopicCache {
     pub fn new(defaults: PartitionSettings, view: ShardView) -> TopicCache {
-        TopicCache { defaults, view, topics: RwLock::default(), policies: RwLock::default() }
+        TopicCache {
+            defaults,
+            view,
+            topics: RwLock::default(),
+            policies: RwLock::default(),
+            rerouted: Mutex::default(),
+        }
     }
 
     /// The topic of an entry of the catalog.
@@ -98,6 +113,25 @@ impl TopicCache {
         let policies = Arc::new(Policies::of(topology));
         *self.policies.write() = policies.clone();
         policies
+    }
+
+    /// The router of a namespace, with what policies say.
+    pub fn rerouted(
+        &self,
+        topology: &Arc<Topology>,
+        namespace: &str,
+        reroute: impl FnOnce(Router) -> Router,
+    ) -> Router {
+        let mut rerouted = self.rerouted.lock();
+        if !rerouted.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, topology)) {
+            *rerouted = Rerouted { of: Some(topology.clone()), routers: BTreeMap::new() };
+        }
+        if let Some(router) = rerouted.routers.get(namespace) {
+            return router.clone();
+        }
+        let router = reroute(topology.router(namespace));
+        rerouted.routers.insert(namespace.to_owned(), router.clone());
+        router
     }
 
     /// Lets go of one.

@@ -183,9 +183,6 @@ impl Policies {
 
     /// The router of a namespace, with the alternate exchanges that policies say.
     fn with_alternates(&self, namespace: &str, mut router: Router) -> Router {
-        if !self.reroutes(namespace) {
-            return router;
-        }
         for exchange in router.exchanges() {
             if exchange.name.is_empty() || exchange.alternate_exchange.is_some() {
                 continue;
@@ -276,10 +273,15 @@ impl Broker {
     /// The exchanges and bindings of a namespace, as this node knows them.
     pub fn router(&self, namespace: &str) -> Result<Router, Unavailable> {
         let topology = self.meta()?.view().topology();
-        let router = topology.router(namespace);
-        Ok(match topology.policies().is_empty() {
-            true => router,
-            false => self.topics.policies(&topology).with_alternates(namespace, router),
+        if topology.policies().is_empty() {
+            return Ok(topology.router(namespace));
+        }
+        let policies = self.topics.policies(&topology);
+        Ok(match policies.reroutes(namespace) {
+            false => topology.router(namespace),
+            true => self
+                .topics
+                .rerouted(&topology, namespace, |router| policies.with_alternates(namespace, router)),
         })
     }
 
