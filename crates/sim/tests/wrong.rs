@@ -15,7 +15,7 @@ fn is_found(wrong: &str, named: &[&str]) {
             .expect("the simulator starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_named = |damage: &&str| text.contains(&format!("DAMAGE {damage} "));
-        if !output.status.success() && named.iter().any(|damage| is_named(damage)) {
+        if !output.status.success() && named.iter().any(is_named) {
             return;
         }
         seen += &text;
