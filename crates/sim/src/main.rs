@@ -94,8 +94,18 @@ fn show(seed: u64, report: &Report) {
     );
     let (trims, rewrites) = report.trims_and_rewrites;
     println!("seed {seed}: {trims} trims and {rewrites} rewrites seen, {user_changes} changes of users");
-    report.damage.iter().for_each(|damage| println!("seed {seed}: DAMAGE {damage}"));
-    report.queue_damage.iter().for_each(|damage| println!("seed {seed}: DAMAGE {damage}"));
+    tell(seed, &report.damage);
+    tell(seed, &report.queue_damage);
+}
+
+/// Damage that is told of streams, and of queues: what one fault comes to may be thousands of lines.
+const DAMAGE_TOLD_MAX: usize = 50;
+
+fn tell(seed: u64, damage: &[impl std::fmt::Display]) {
+    damage.iter().take(DAMAGE_TOLD_MAX).for_each(|damage| println!("seed {seed}: DAMAGE {damage}"));
+    if damage.len() > DAMAGE_TOLD_MAX {
+        println!("seed {seed}: and {} more", damage.len() - DAMAGE_TOLD_MAX);
+    }
 }
 
 /// The simulated time of the host that logs, so that two runs of a seed log the same bytes.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 
 use crate::clients::{
@@ -89,20 +90,16 @@ pub fn run(options: Options) -> Result<Report, String> {
         is_over: Arc::default(),
         faults_until: options.faults_for,
     };
-    for id in 0..WRITERS {
-        let shared = shared.clone();
-        sim.client(format!("writer-{id}"), async move {
-            writer(id, options.seed, shared).await;
-            Ok(())
-        });
-    }
-    for id in 0..READERS {
-        let shared = shared.clone();
-        sim.client(format!("reader-{id}"), async move {
-            reader(options.seed.wrapping_add(id), shared).await;
-            Ok(())
-        });
-    }
+    // Clients share a few hosts: each further one costs as much as what it does.
+    let (writing, reading) = (shared.clone(), shared.clone());
+    sim.client("writers", async move {
+        join_all((0..WRITERS).map(|id| writer(id, options.seed, writing.clone()))).await;
+        Ok(())
+    });
+    sim.client("readers", async move {
+        join_all((0..READERS).map(|id| reader(options.seed.wrapping_add(id), reading.clone()))).await;
+        Ok(())
+    });
     let (seed, queues) = (options.seed, || shared.clone());
     let (declaring, publishing, parking, writing_users) = (queues(), queues(), queues(), queues());
     sim.client("publishers", async move {

@@ -90,6 +90,8 @@ pub(super) struct Actor {
     pub(super) room: Room,
     /// Set when a partition is gone, and the queue with it.
     is_closed: Arc<AtomicBool>,
+    /// Set when it is not known whether the shard has what the dispatcher has noted.
+    pub(super) is_out_of_step: bool,
     pub(super) settling: FuturesUnordered<Pin<Box<dyn Future<Output = Settled> + Send>>>,
     /// Dead records that are being published.
     burials: FuturesUnordered<Pin<Box<dyn Future<Output = Burial> + Send>>>,
@@ -144,6 +146,7 @@ impl Actor {
             sinks: BTreeMap::new(),
             room: Room::default(),
             is_closed: Arc::default(),
+            is_out_of_step: false,
             settling: FuturesUnordered::new(),
             burials: FuturesUnordered::new(),
             unburied: Vec::new(),
@@ -219,6 +222,7 @@ impl Actor {
     /// led no more and leads again, another node may have handed out and settled what this dispatcher takes for waiting.
     fn leads(&self) -> bool {
         !self.is_closed.load(Ordering::Acquire)
+            && !self.is_out_of_step
             && self.lanes.values().all(|lane| lane.partition.leadership() == Ok(lane.term))
     }
 

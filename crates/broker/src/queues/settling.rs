@@ -85,6 +85,10 @@ impl Actor {
     /// Puts what has changed in the shards' lines, as far as there is room.
     pub(super) fn propose_changes(&mut self) {
         self.gather_changes();
+        if self.retry_at.is_some_and(|at| at > Instant::now()) {
+            return;
+        }
+        self.retry_at = None;
         for (number, lane) in &mut self.lanes {
             while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
                 let changes = next_command(&mut lane.waiting);
@@ -125,15 +129,18 @@ impl Actor {
             Ok(Outcome::Done) => told.into_iter().for_each(Told::tell),
             // The partition is gone, and all that was in it.
             Ok(_) => told.into_iter().for_each(Told::fail),
-            // Settling twice does no harm, and what was given back is noted once more at worst.
-            Err(ProposeError::Overloaded | ProposeError::Timeout) => {
+            // Settling twice does no harm, and what was given back is noted once more at worst. A leader that hears of no
+            // majority for a while takes nothing, and may lead on in the same leadership: if it does not, the actor ends.
+            Err(ProposeError::Overloaded | ProposeError::Timeout | ProposeError::NotLeader { .. }) => {
                 lane.waiting.insert(0, changes);
                 lane.told_then.splice(0..0, told);
                 self.retry_at = Some(Instant::now() + RETRY);
             }
             Err(error) => {
-                tracing::debug!(%error, "settlements were not taken; the next leader hands out again");
+                tracing::debug!(%error, "settlements were not taken; whoever is next hands out again");
                 told.into_iter().for_each(Told::fail);
+                // What the dispatcher takes for settled may not be.
+                self.is_out_of_step = true;
             }
         }
     }

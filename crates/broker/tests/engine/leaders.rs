@@ -8,9 +8,10 @@ use weir_broker::{Broker, BrokerOptions};
 use weir_cluster::{Clock, Drive, LocalTransport, Node, NodeOptions, OnFatal};
 use weir_dispatch::{NewConsumer, OwnerId};
 use weir_log::disk::SimDisk;
+use weir_model::batch::BatchBuilder;
 use weir_model::queue::QueueMeta;
 use weir_model::subscription::Disposition;
-use weir_model::{NodeId, ShardId, TimestampMs};
+use weir_model::{NodeId, ShardId, SubscriptionId, TimestampMs};
 
 use crate::support::EPOCH;
 use crate::support::topology::{NAMESPACE, record, value};
@@ -25,6 +26,7 @@ impl Clock for StandingClock {
 
 /// Three nodes, each with its broker.
 struct Three {
+    transport: LocalTransport,
     nodes: Vec<Arc<Node>>,
     brokers: Vec<Arc<Broker>>,
 }
@@ -47,7 +49,7 @@ impl Three {
             transport.connect(&node);
             nodes.push(node);
         }
-        let mut three = Three { nodes, brokers: Vec::new() };
+        let mut three = Three { transport, nodes, brokers: Vec::new() };
         // Who leads all shards can declare something.
         three.lead(ShardId::META, 0).await;
         three.lead(ShardId(1), 0).await;
@@ -85,20 +87,65 @@ impl Three {
     async fn take(&self, at: usize, owner: OwnerId) -> Option<QueueDelivery> {
         self.queue(at).await.get(owner, false).await.ok().flatten()
     }
+
+    /// Declares the queue, and publishes to it.
+    async fn publish(&self, texts: &[&str]) {
+        let meta = QueueMeta { durable: true, ..QueueMeta::default() };
+        self.brokers[0].create_queue(NAMESPACE, "q", meta).await.expect("it is declared");
+        for text in texts {
+            let destinations = self.brokers[0].destinations(NAMESPACE, ["q"], None, 0).expect("it is there");
+            let mut builder = BatchBuilder::new();
+            builder.push(EPOCH, None, record(text, &[]).value.as_deref(), &[]);
+            let publishing = self.brokers[0].publish_to(&destinations, builder.build()).await.expect("sent");
+            publishing.await.expect("published");
+        }
+    }
+
+    /// Lets no node reach another, or all of them again.
+    fn cut(&self, cut: bool) {
+        let all: Vec<NodeId> = self.nodes.iter().map(|node| node.node_id()).collect();
+        all.iter().for_each(|node| self.transport.isolate(*node, &all, cut));
+    }
+
+    /// Records that nobody has settled, as the shard has it.
+    fn unsettled(&self) -> u64 {
+        let view = self.nodes[0].shard(ShardId(1)).expect("the shard").view();
+        let partition = view.partitions()[0].clone();
+        let state = view.subscription(partition.id(), SubscriptionId::QUEUE).expect("a subscription");
+        state.unsettled(partition.next_offset())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_settled_while_there_was_no_majority_is_settled_or_comes_again() {
+    for cut_ms in [100, 700, 1_500, 3_000] {
+        let three = Three::started().await;
+        three.publish(&["a", "b"]).await;
+        let owner = three.brokers[0].new_owner();
+        let taken = three.take(0, owner).await.expect("it waits");
+        three.cut(true);
+        tokio::time::sleep(Duration::from_millis(cut_ms)).await;
+        let _ = three.queue(0).await.settle(owner, vec![taken.place], Disposition::Accept).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        three.cut(false);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let leader =
+            (0..3).find(|at| three.nodes[*at].shard(ShardId(1)).is_some_and(|s| s.leadership().ready));
+        let leader = leader.expect("somebody leads");
+        let left = three.unsettled();
+        let owner = three.brokers[leader].new_owner();
+        let mut comes = 0;
+        while three.take(leader, owner).await.is_some() {
+            comes += 1;
+        }
+        assert_eq!(comes, left, "cut for {cut_ms} ms: what is not settled comes");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_settled_at_another_leader_does_not_come_again_at_the_first_one() {
     let three = Three::started().await;
-    let meta = QueueMeta { durable: true, ..QueueMeta::default() };
-    three.brokers[0].create_queue(NAMESPACE, "q", meta).await.expect("it is declared");
-    for text in ["a", "b", "c"] {
-        let destinations = three.brokers[0].destinations(NAMESPACE, ["q"], None, 0).expect("it is there");
-        let mut builder = weir_model::batch::BatchBuilder::new();
-        builder.push(EPOCH, None, record(text, &[]).value.as_deref(), &[]);
-        let publishing = three.brokers[0].publish_to(&destinations, builder.build()).await.expect("sent");
-        publishing.await.expect("published");
-    }
+    three.publish(&["a", "b", "c"]).await;
     // Its dispatcher knows all three, has handed out one, and sleeps.
     let owner = three.brokers[0].new_owner();
     let consumer =

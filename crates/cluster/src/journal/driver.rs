@@ -159,7 +159,8 @@ pub(crate) struct JournalDriver {
     group_bytes_max: usize,
     logs: BTreeMap<ShardId, Arc<ShardLog>>,
     line: VecDeque<Item>,
-    committed: BTreeMap<ShardId, LogId>,
+    /// How far shards have come, in records of these kinds.
+    pointers: BTreeMap<(ShardId, RecordKind), LogId>,
     release: bool,
     give_up_spares: bool,
     /// No spare file is made before others have got on: what one would take is needed elsewhere.
@@ -187,7 +188,7 @@ impl JournalDriver {
             group_bytes_max: group_bytes_max.min(GATHERED_BYTES_MAX),
             logs,
             line: VecDeque::new(),
-            committed: BTreeMap::new(),
+            pointers: BTreeMap::new(),
             release: false,
             give_up_spares: false,
             spares_given_up: false,
@@ -228,7 +229,7 @@ impl JournalDriver {
                 }
             }
         }
-        self.committed.extend(taken.committed);
+        self.pointers.extend(taken.pointers);
         self.release |= taken.release;
         self.give_up_spares |= taken.give_up_spares;
     }
@@ -262,24 +263,24 @@ impl JournalDriver {
             }
             count += 1;
         }
-        // Commit positions ride along behind the entries that they speak of, if there is room.
+        // How far shards have come rides along behind the entries that it speaks of, if there is room.
         let all = count == self.line.len() && !group.is_empty();
-        bytes += self.committed.len() * (RECORD_OVERHEAD_BYTES + 32);
-        let riding: Vec<(ShardId, [Bytes; 1])> = if all && bytes <= self.group_bytes_max {
+        bytes += self.pointers.len() * (RECORD_OVERHEAD_BYTES + 32);
+        let riding: Vec<((ShardId, RecordKind), [Bytes; 1])> = if all && bytes <= self.group_bytes_max {
             let encoded = |id: &LogId| [records::encode_log_id_record(&Some(*id))];
-            self.committed.iter().map(|(shard, id)| (*shard, encoded(id))).collect()
+            self.pointers.iter().map(|(key, id)| (*key, encoded(id))).collect()
         } else {
             Vec::new()
         };
-        group.extend(riding.iter().map(|(shard, chunks)| JournalRecord {
+        group.extend(riding.iter().map(|((shard, kind), chunks)| JournalRecord {
             shard: *shard,
-            kind: records::COMMITTED,
+            kind: *kind,
             chunks,
         }));
         let positions = if group.is_empty() { Vec::new() } else { self.journal.append(&group)? };
         drop(group);
         if !riding.is_empty() {
-            self.committed.clear();
+            self.pointers.clear();
         }
         self.unsealed |= !positions.is_empty();
         let mut positions = positions.into_iter();
@@ -345,11 +346,11 @@ impl JournalDriver {
 
     /// Nothing has come for a while: writes down what nobody waits for, and how far all is durable.
     pub(crate) fn idle(&mut self) -> Result<(), JournalError> {
-        if !self.committed.is_empty() && self.line.is_empty() {
-            let committed = std::mem::take(&mut self.committed);
-            self.line.extend(committed.into_iter().map(|(shard, id)| Item::Record {
+        if !self.pointers.is_empty() && self.line.is_empty() {
+            let pointers = std::mem::take(&mut self.pointers);
+            self.line.extend(pointers.into_iter().map(|((shard, kind), id)| Item::Record {
                 shard,
-                kind: records::COMMITTED,
+                kind,
                 chunks: vec![records::encode_log_id_record(&Some(id))],
                 entry: None,
             }));
@@ -410,7 +411,7 @@ impl JournalDriver {
 
     /// Whether a pause should be used for [`JournalDriver::idle`].
     pub(crate) fn wants_idle(&self) -> bool {
-        self.unsealed || !self.committed.is_empty()
+        self.unsealed || !self.pointers.is_empty()
     }
 
     /// Tells everybody in line that it will not be.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use openraft::storage::IOFlushed;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
+use weir_log::journal::RecordKind;
 use weir_model::ShardId;
 
 use crate::raft::codec::entry_bytes;
@@ -39,8 +40,8 @@ impl Request {
 #[derive(Default)]
 pub(crate) struct Taken {
     pub requests: Vec<Request>,
-    /// Commit positions that nobody waits for.
-    pub committed: BTreeMap<ShardId, LogId>,
+    /// How far shards have come, in records of these kinds, which nobody waits for.
+    pub pointers: BTreeMap<(ShardId, RecordKind), LogId>,
     /// Some shard needs less of the journal than before.
     pub release: bool,
     /// The disk is full, and space that only makes the journal faster is needed.
@@ -114,9 +115,9 @@ impl JournalQueue {
         Ok(())
     }
 
-    /// A commit position, to be written along with whatever is written next.
-    pub(crate) fn set_committed(&self, shard: ShardId, committed: LogId) {
-        self.waiting.lock().taken.committed.insert(shard, committed);
+    /// How far a shard has come, in a record of this kind that is written along with whatever is written next.
+    pub(crate) fn set_pointer(&self, shard: ShardId, kind: RecordKind, id: LogId) {
+        self.waiting.lock().taken.pointers.insert((shard, kind), id);
     }
 
     /// Some shard needs less of the journal than before.

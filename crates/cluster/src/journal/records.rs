@@ -5,10 +5,13 @@
 //!   2  truncate    log id: entries behind it are void
 //! 129  vote        vote            kept by the journal
 //! 130  committed   log id          kept by the journal
+//! 131  purged      log id          kept by the journal
 //! ```
 //!
-//! Nothing says what was purged: what a shard's checkpoint covers is not needed, and whatever of it
-//! the journal still has is a bonus for followers that are a little behind.
+//! What a shard's checkpoint covers is not needed, and whatever of it the journal still has is for
+//! followers that are behind. A leader that was started again serves one that has nothing but what was
+//! purged only if it knows the last of that, by *purged*. Where that is not known, or an older one is, the
+//! first entry stands for the one before it.
 
 use bytes::Bytes;
 use weir_log::journal::RecordKind;
@@ -21,6 +24,7 @@ pub(crate) const ENTRY: RecordKind = RecordKind(1);
 pub(crate) const TRUNCATE: RecordKind = RecordKind(2);
 pub(crate) const VOTE: RecordKind = RecordKind(RecordKind::KEPT | 1);
 pub(crate) const COMMITTED: RecordKind = RecordKind(RecordKind::KEPT | 2);
+pub(crate) const PURGED: RecordKind = RecordKind(RecordKind::KEPT | 3);
 
 pub(crate) fn encode_vote_record(vote: &Vote) -> Bytes {
     let mut out = Writer::new();

@@ -243,6 +243,7 @@ impl State {
 pub(crate) struct LogRecovery {
     vote: Option<Vote>,
     committed: Option<LogId>,
+    purged: Option<LogId>,
     /// Entries without holes between them, rising. All but the last are below what a checkpoint
     /// covers, or before a loss.
     runs: Vec<Run>,
@@ -290,6 +291,9 @@ impl LogRecovery {
             }
             records::COMMITTED => {
                 self.committed = records::decode_log_id_record(payload()).map_err(|e| e.to_string())?;
+            }
+            records::PURGED => {
+                self.purged = records::decode_log_id_record(payload()).map_err(|e| e.to_string())?;
             }
             records::TRUNCATE => {
                 let after = records::decode_log_id_record(payload()).map_err(|e| e.to_string())?;
@@ -371,8 +375,10 @@ impl LogRecovery {
         }
         state.purged = checkpoint;
         if run.first > 0 && run.first < covered {
-            // The entry before the first one is not known any more, but the first one is.
-            if let Some((term, ..)) = run.entries.pop_front() {
+            if let Some(before) = self.purged.filter(|purged| purged.index + 1 == run.first) {
+                state.purged = Some(before);
+            } else if let Some((term, ..)) = run.entries.pop_front() {
+                // The entry before the first one is not known any more, but the first one is.
                 state.purged = Some(log_id(term, run.first));
                 run.first += 1;
             }
@@ -538,7 +544,7 @@ impl RaftLogStorage<Config> for LogStore {
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         if let Some(committed) = committed {
             self.log.state.lock().committed = Some(committed);
-            self.queue.set_committed(self.log.shard, committed);
+            self.queue.set_pointer(self.log.shard, records::COMMITTED, committed);
         }
         Ok(())
     }
@@ -590,6 +596,7 @@ impl RaftLogStorage<Config> for LogStore {
 
     async fn purge(&mut self, id: LogId) -> Result<(), io::Error> {
         self.log.state.lock().purge_through(id);
+        self.queue.set_pointer(self.log.shard, records::PURGED, id);
         self.queue.release();
         Ok(())
     }

@@ -273,6 +273,18 @@ fn a_log_goes_on_from_its_checkpoint() {
     let store = records.log(Some(log_id(2, 9))).expect("a log");
     assert_eq!(state(store), (Some(log_id(2, 7)), Some(log_id(2, 11))));
 
+    // If what is before the first one is noted, that need not be: a follower may have just that.
+    for (noted, purged) in
+        [(log_id(1, 6), log_id(1, 6)), (log_id(1, 5), log_id(2, 7)), (log_id(2, 8), log_id(2, 7))]
+    {
+        let mut records = Records::new();
+        (7..12).for_each(|index| records.entry(2, index).expect("an entry"));
+        let noted = records::encode_log_id_record(&Some(noted));
+        records.take(records::PURGED, noted).expect("what was purged");
+        let store = records.log(Some(log_id(2, 9))).expect("a log");
+        assert_eq!(state(store), (Some(purged), Some(log_id(2, 11))));
+    }
+
     // It begins right behind it.
     let mut records = Records::new();
     records.entry(3, 10).expect("an entry");

@@ -73,6 +73,7 @@ async fn consumer(mut caller: Caller, queue: QueueNumber, credit: u32) {
 async fn work(caller: &mut Caller, mut held: Held) {
     let lasts = Instant::now() + Duration::from_millis(caller.rng.random_range(1_000..12_000));
     while !caller.shared.is_over() {
+        caller.pause(1..30).await;
         let Some(Answer::Deliveries(deliveries)) = caller.try_once(&Ask::Next(held.session)).await else {
             return;
         };

@@ -18,7 +18,7 @@ pub const COUNT: u32 = 2;
 const FIRST_ID: u32 = 100;
 
 /// How long something is parked at most, in milliseconds.
-const PARKED_MS_MAX: i64 = 4_000;
+const PARKED_MS_MAX: i64 = 2_500;
 
 /// Parked messages that one of them knows by name; the oldest are forgotten.
 const KNOWN_MAX: usize = 8;

@@ -73,6 +73,7 @@ impl Process {
             let _ = queue.close_owner(owner, false).await;
             return None;
         }
+        tracing::info!(queue = rules(number).name, session = id, term, "opened");
         self.history.lock().note(now_ms(), Happening::Opened { session: id, queue: number, term });
         let session = Session {
             id,
@@ -133,6 +134,7 @@ impl Process {
     }
 
     fn forget(&self, session: &Session) -> Answer {
+        tracing::info!(queue = rules(session.number).name, session = session.id, "gone");
         self.sessions.0.lock().remove(&session.id);
         Answer::Gone
     }
@@ -143,6 +145,7 @@ impl Process {
         if !self.sessions.0.lock().contains_key(&said.session) {
             return Answer::Gone;
         }
+        tracing::info!(id = said.id, session = said.session, "settles");
         let settled = session.settle(said, self.wrong).await;
         *session.heard.lock() = Instant::now();
         if self.wrong == Some(Wrong::TrimsUnsettled) {
@@ -164,6 +167,7 @@ impl Process {
     /// What it has comes back.
     async fn end(&self, session: &Session, failed: bool) {
         if self.sessions.0.lock().remove(&session.id).is_some() {
+            tracing::info!(queue = rules(session.number).name, session = session.id, failed, "closed");
             self.history.lock().note(now_ms(), Happening::Closed { session: session.id, failed });
             // If the queue is gone, so are its leases.
             let _ = session.queue.close_owner(session.owner, failed).await;
