@@ -279,7 +279,28 @@ ERRORS: dict[str, list[Step]] = {
         queue("q1~", arguments={"x-single-active-consumer": ["t", True]}),
         consume("q1~", "t", exclusive=True),
     ],
+    "an exclusive consumer of a quorum queue is not alone": [
+        queue("q1~", durable=True, arguments=QUORUM),
+        consume("q1~", "t1", exclusive=True),
+        consume("q1~", "t2", "B1"),
+        consume("q1~", "t3", "B2", exclusive=True),
+        publish("q1~"),
+        queue("q2~", durable=True, arguments=QUORUM | {"x-single-active-consumer": ["t", True]}),
+        consume("q2~", "t4", exclusive=True),
+        consume("q2~", "t5", "B1", exclusive=True),
+        publish("q2~"),
+    ],
+    "an exclusive consumer of a stream is not alone": [
+        queue("q1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        on("A1", "basic.qos", prefetch_count=5),
+        consume("q1~", "t1", exclusive=True),
+        consume("q1~", "t2", exclusive=True),
+    ],
     "a mode of a queue that is none": [queue("q1~", arguments={"x-queue-mode": text("busy")})],
+    "a mode of a queue that is none, and nobody waits": [
+        queue("q1~", no_wait=True, arguments={"x-queue-mode": text("busy")})
+    ],
+    "a type of a queue that is no text, and no name": [queue("", arguments={"x-queue-type": ["I", 1]})],
     "a mode of a queue that is no text": [queue("q1~", arguments={"x-queue-mode": ["l", 1]})],
     "modes of queues": [
         queue("q1~", durable=True, arguments=QUORUM | {"x-queue-mode": text("lazy")}),

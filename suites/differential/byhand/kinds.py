@@ -1,4 +1,4 @@
-"""Streams, direct replies, and what each kind of queue does not have."""
+"""Streams, direct replies, what each kind of queue does not have, and what RabbitMQ does one way or another."""
 
 from ..scenario import Step
 from ..vocabulary import LONG_MS
@@ -27,6 +27,13 @@ KINDS: dict[str, list[Step]] = {
         bind("amq.rabbitmq.reply-to", "amq.direct", "k"),
         publish("amq.rabbitmq.reply-to.nonsense", mandatory=True),
         publish("amq.rabbitmq.reply-to", mandatory=True),
+    ],
+    "a consumer's tag used again by who holds messages": [
+        queue("q1~"),
+        *many("q1~", 2, channel="B1"),
+        consume("q1~", "t1"),
+        consume("q1~", "t2", "A2"),
+        consume("q1~", "t1"),
     ],
     "a stream": [
         CONFIRM,
