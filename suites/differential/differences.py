@@ -108,8 +108,50 @@ KNOWN = [
     ),
     Known(
         "an offset of a stream that is none",
-        "3.10 fails on it with 541, Weir refuses it with 406",
+        "3.10 fails on it with 541 or begins with the first message, Weir refuses it with 406",
         signs.stream_offset,
+        rare=True,
+    ),
+    Known(
+        "an age of a stream that is none",
+        "3.10 fails on an empty one with 541, Weir refuses it as any other with 406",
+        signs.no_age,
+        rare=True,
+    ),
+    Known(
+        "translated for a stream",
+        "RabbitMQ keeps a stream's messages as those of AMQP 1.0, and what has no place there is lost or becomes something "
+        "else: cluster_id, times too far away, headers of some types, x-death. With Weir all of it comes back",
+        signs.translated_for_stream,
+    ),
+    Known(
+        "a stream's chunks",
+        "3.10 hands out what was written at once at once, however small the prefetch is, and the last of a stream is what "
+        "was written last; with Weir both are of messages, as the prefetch is since 4.0",
+        signs.by_chunks,
+        rare=True,
+    ),
+    Known(
+        "too much for a stream",
+        "3.10 fails with 541 on a header that it cannot translate into AMQP 1.0; Weir keeps it",
+        signs.untranslatable,
+    ),
+    Known(
+        "given back to a stream",
+        "3.10 refuses basic.nack and basic.reject of a stream's message, and fails on basic.recover; since 4.0 each of them "
+        "gives credit, as basic.ack does, and so with Weir",
+        signs.returned_to_stream,
+    ),
+    Known(
+        "who asks for its own direct replies",
+        "3.10's channel asks itself whether its queue of replies is there, and fails with 541",
+        signs.asked_for_itself,
+        rare=True,
+    ),
+    Known(
+        "the tag of direct replies",
+        "3.10 does not see that a consumer of direct replies has the tag already; since 4.2 it is a consumer as any other",
+        signs.tag_of_replies,
         rare=True,
     ),
     Known(
@@ -166,6 +208,19 @@ KNOWN = [
         rare=True,
     ),
     Known(
+        "a frame with two faults",
+        "that it is broken, and that it is out of its turn: which of them is told first. RabbitMQ reads properties when the "
+        "message is there",
+        signs.two_faults,
+        rare=True,
+    ),
+    Known(
+        "the last queue of a channel that is not open",
+        "RabbitMQ looks for it before it asks whether the channel is open",
+        signs.unnamed_before_open,
+        rare=True,
+    ),
+    Known(
         "0-8",
         "RabbitMQ also greets clients of AMQP 0-8",
         lambda difference: difference.step["do"] == "bytes" and difference.step["hex"] == "414d515001010800",
@@ -190,6 +245,16 @@ WORDS: list[tuple[str, str, str]] = [
         r"FRAME_ERROR - Malformed UTF-8 in shortstr",
         r"FRAME_ERROR - [\w.]+ at byte \d+: the name is not UTF-8",
         "where it is",
+    ),
+    (
+        r"PRECONDITION_FAILED - invalid arg 'x-stream-offset' .*: \{invalid_stream_offset_arg,.*",
+        r"PRECONDITION_FAILED - invalid arg 'x-stream-offset' .*",
+        "RabbitMQ shows an Erlang term",
+    ),
+    (
+        r"PRECONDITION_FAILED - Exceeded max value for x-stream-max-segment-size-bytes",
+        r"PRECONDITION_FAILED - invalid arg 'x-stream-max-segment-size-bytes' .*: \{value_too_large,\d+\}",
+        "Weir says it as of every other number",
     ),
 ]
 

@@ -3,6 +3,7 @@
 import random
 
 from . import vocabulary as words
+from .mangle import mangled
 from .scenario import Step
 from .world import PROFILES, World
 
@@ -10,8 +11,11 @@ from .world import PROFILES, World
 def scenario(seed: int) -> list[Step]:
     """The scenario of a seed: the same every time."""
     dice = random.Random(seed)
-    if dice.random() < 0.05:
+    luck = dice.random()
+    if luck < 0.05:
         return _expiry(dice)
+    if luck < 0.09:
+        return mangled(dice)
     profile = dice.choice(list(PROFILES))
     return World(dice, profile).steps()
 

@@ -4,7 +4,10 @@ import json
 import re
 
 from .compare import Difference
+from .vocabulary import REPLIES
 
+# Seconds that in milliseconds do not fit into 64 bits.
+MILLISECONDS_TOO_MANY = (1 << 63) // 1000
 # `connection.tune_ok` with neither a number of channels nor a size of frames.
 TUNED_WITHOUT_LIMITS = "0100000000000c000a001f" + "00" * 8 + "ce"
 
@@ -18,6 +21,10 @@ def code(side: dict) -> int | None:
 def argument(difference: Difference, *names: str) -> bool:
     """Whether the step had one of these arguments."""
     return any(name in (difference.step.get("arguments") or {}) for name in names)
+
+
+def argument_of(step: dict, name: str) -> list | None:
+    return (step.get("arguments") or {}).get(name)
 
 
 def declared(difference: Difference) -> list[dict]:
@@ -66,7 +73,79 @@ def stream_count(difference: Difference) -> bool:
 
 
 def stream_offset(difference: Difference) -> bool:
+    value = (argument_of(difference.step, "x-stream-offset") or ["S", ""])[1]
+    if isinstance(value, int) and value < 0:
+        return "basic.consume_ok" in _names(difference.theirs) and code(difference.ours) == 406
     return argument(difference, "x-stream-offset") and (code(difference.theirs), code(difference.ours)) == (541, 406)
+
+
+def no_age(difference: Difference) -> bool:
+    codes = code(difference.theirs), code(difference.ours)
+    return argument_of(difference.step, "x-max-age") == ["S", ""] and codes == (541, 406)
+
+
+def _from_stream(side: dict) -> bool:
+    return any(
+        header == "x-stream-offset"
+        for events in side.values()
+        for event in events
+        for header, _ in event.get("properties.headers") or ()
+    )
+
+
+def translated_for_stream(difference: Difference) -> bool:
+    """A property or a header that was not what it had been when it came back from a stream."""
+    if not difference.what.startswith("basic.deliver ") or not _from_stream(difference.ours):
+        return False
+    if difference.what == "basic.deliver properties.cluster_id":
+        return difference.rabbitmq is None
+    if difference.what == "basic.deliver properties.timestamp":
+        return difference.weir >= MILLISECONDS_TOO_MANY
+    return " header " in difference.what
+
+
+def by_chunks(difference: Difference) -> bool:
+    """More of a stream than was asked for, where several messages were written at once."""
+    theirs, ours = _delivered(difference.theirs), _delivered(difference.ours)
+    return (
+        difference.what == "events"
+        and _from_stream(difference.theirs)
+        and any("times" in step for step in difference.before)
+        and len(theirs) > len(ours)
+        and all(theirs.count(body) >= ours.count(body) for body in ours)
+    )
+
+
+def untranslatable(difference: Difference) -> bool:
+    """A header of a type that has no translation, on its way to a stream."""
+    has_stream = any(argument_of(step, "x-queue-type") == ["S", "stream"] for step in difference.before)
+    return has_stream and code(difference.theirs) == 541 and '["D", ' in json.dumps(difference.before)
+
+
+def returned_to_stream(difference: Difference) -> bool:
+    """A stream's message that is not acknowledged but given back."""
+    if difference.step["do"] in ("basic.nack", "basic.reject"):
+        return "not supported by stream queues" in _words(difference.theirs) and code(difference.ours) is None
+    return (
+        difference.step["do"] in ("basic.recover", "basic.recover_async")
+        and code(difference.theirs) == 541
+        and code(difference.ours) is None
+        and any(argument_of(step, "x-queue-type") == ["S", "stream"] for step in difference.before)
+    )
+
+
+def tag_of_replies(difference: Difference) -> bool:
+    """The tag of a consumer of direct replies, used by another consumer of its channel."""
+    tag = difference.step.get("consumer_tag")
+    return (
+        difference.step["do"] == "basic.consume"
+        and "basic.consume_ok" in _names(difference.theirs)
+        and code(difference.ours) == 530
+        and any(
+            step["do"] == "basic.consume" and step.get("queue") == REPLIES and step.get("consumer_tag") == tag
+            for step in difference.before[:-1]
+        )
+    )
 
 
 def _words(side: dict) -> str:
@@ -263,7 +342,7 @@ def unknown_mode(difference: Difference) -> bool:
 
 def type_of_nobody(difference: Difference) -> bool:
     """Only where the broker makes the name."""
-    kind = (difference.step.get("arguments") or {}).get("x-queue-type", ["S", ""])
+    kind = argument_of(difference.step, "x-queue-type") or ["S", ""]
     return (
         difference.step["do"] == "queue.declare"
         and not difference.step.get("queue")
@@ -311,3 +390,26 @@ def reader_fails(difference: Difference) -> bool:
     if difference.step["do"] != "bytes" or difference.step.get("first"):
         return False
     return _names(difference.theirs) == ["end of connection"] or code(difference.theirs) == 541
+
+
+def two_faults(difference: Difference) -> bool:
+    codes = code(difference.theirs), code(difference.ours)
+    return bool(difference.step.get("mangled")) and codes in ((501, 505), (505, 501))
+
+
+def unnamed_before_open(difference: Difference) -> bool:
+    return (
+        bool(difference.step.get("mangled"))
+        and (code(difference.theirs), code(difference.ours)) == (404, 504)
+        and "no previously declared queue" in _words(difference.theirs)
+    )
+
+
+def asked_for_itself(difference: Difference) -> bool:
+    """Whether a channel's own queue of direct replies is there, asked by this channel."""
+    return (
+        difference.step["do"] == "queue.declare"
+        and difference.step.get("queue") == "@reply"
+        and code(difference.theirs) == 541
+        and "queue.declare_ok" in _names(difference.ours)
+    )

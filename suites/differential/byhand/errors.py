@@ -82,7 +82,8 @@ ERRORS: dict[str, list[Step]] = {
         exchange("x1~", "direct", arguments={"x-own": text("y")}),
         exchange("x1~", "direct"),
     ],
-    "an unknown type of exchange": [exchange("x1~", "nonsense"), exchange("x2~", "")],
+    "an unknown type of exchange": [exchange("x1~", "nonsense")],
+    "an exchange without a type": [exchange("x1~", "")],
     "another connection's exclusive queue": [
         queue("q1~", exclusive=True),
         queue("q1~", "B1", exclusive=True),
