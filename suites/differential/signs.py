@@ -139,8 +139,7 @@ def tag_of_replies(difference: Difference) -> bool:
     tag = difference.step.get("consumer_tag")
     return (
         difference.step["do"] == "basic.consume"
-        and "basic.consume_ok" in _names(difference.theirs)
-        and code(difference.ours) == 530
+        and code(difference.ours) == 530 != code(difference.theirs)
         and any(
             step["do"] == "basic.consume" and step.get("queue") == REPLIES and step.get("consumer_tag") == tag
             for step in difference.before[:-1]

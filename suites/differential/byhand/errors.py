@@ -236,6 +236,18 @@ ERRORS: dict[str, list[Step]] = {
         on("A3", "channel.close_ok"),
         on("A3", "channel.flow_ok", active=True),
     ],
+    "opened and closed without a word": [
+        on("A1", "channel.open", anyway=True),
+        on("A1", "basic.qos", prefetch_count=1),
+        on("A1", "channel.close"),
+        on("A1", "channel.open", anyway=True),
+        on("A0", "connection.close"),
+    ],
+    "unbinding with arguments that could not be bound": [
+        queue("q1~"),
+        on("A1", "queue.unbind", queue="q1~", exchange="amq.headers", arguments={"x-match": text("most")}),
+        on("A1", "exchange.unbind", destination="amq.fanout", source="amq.headers", arguments={"x-match": ["I", 1]}),
+    ],
     "cancelling what is not there": [
         on("A1", "basic.cancel", consumer_tag="unknown"),
         on("A1", "basic.cancel", consumer_tag=""),

@@ -250,6 +250,40 @@ QUEUES: dict[str, list[Step]] = {
         consume("q1~", "t2", no_ack=True),
         on("A2", "channel.close", reply_code=200),
     ],
+    **{
+        f"what has expired takes no room: {name}": [
+            CONFIRM,
+            queue("q1~", durable=True, arguments={"x-overflow": text("reject-publish"), **arguments}),
+            publish("q1~", "1234", properties=properties),
+            wait(),
+            publish("q1~", "5678"),
+            on("A1", "drain", queue="q1~"),
+        ]
+        for name, arguments, properties in (
+            ("a message's time", {"x-max-length": ["l", 1]}, {"expiration": str(SHORT_MS)}),
+            ("no time at all", {"x-max-length": ["l", 1]}, {"expiration": "0"}),
+            ("a queue's time", {"x-max-length": ["l", 1], "x-message-ttl": ["l", SHORT_MS]}, {}),
+            ("bytes", {"x-max-length-bytes": ["l", 4]}, {"expiration": str(SHORT_MS)}),
+            ("dead", dead(**{"x-max-length": ["l", 1]}), {"expiration": str(SHORT_MS)}),
+            ("a quorum queue", QUORUM | {"x-max-length": ["l", 1]}, {"expiration": str(SHORT_MS)}),
+        )
+    },
+    "what has expired takes no room from what is less important": [
+        CONFIRM,
+        queue("q1~", durable=True, arguments=QUORUM | {"x-max-length": ["l", 1]}),
+        publish("q1~", "1", properties={"expiration": "0", "priority": 9}),
+        publish("q1~", "2"),
+        on("A1", "drain", queue="q1~"),
+        publish("q1~", "3", properties={"expiration": str(SHORT_MS), "priority": 9}),
+        wait(),
+        publish("q1~", "4"),
+        on("A1", "drain", queue="q1~"),
+        queue("q2~", durable=True, arguments=QUORUM | {"x-max-length": ["l", 2], "x-message-ttl": ["l", SHORT_MS]}),
+        publish("q2~", "5", properties={"priority": 9}),
+        wait(),
+        *many("q2~", 2),
+        on("A1", "drain", queue="q2~"),
+    ],
     "refused only if nobody waits": [
         CONFIRM,
         queue("q1~", arguments={"x-max-length": ["l", 1], "x-overflow": text("reject-publish")}),
