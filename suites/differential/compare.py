@@ -2,8 +2,9 @@
 
 Names that a broker makes become numbers in the order in which they come, times become zero, and what the protocol
 leaves open is brought into one order: confirmations that come together, deliveries to different consumers of a channel
-after one step, and notices to several of its consumers that their queue is gone. All else counts: methods and their order by channel, codes and words, what is closed,
-redelivered flags, tags, properties and types of headers, bodies and counts.
+after one step, and notices to several of its consumers that their queue is gone. All else counts: methods and their
+order by channel, codes and words, what is closed, redelivered flags, tags, properties and types of headers, bodies and
+counts.
 """
 
 import json
@@ -147,8 +148,8 @@ class Normaliser:
 
 def _cancels_sorted(events: list[dict]) -> list[dict]:
     """Notices that consumers are cancelled, which come for all of a channel at once, in the order of their tags."""
-    cancels = sorted((event for event in events if event["name"] == "basic.cancel"), key=lambda one: one["consumer_tag"])
-    waiting = iter(cancels)
+    cancels = [event for event in events if event["name"] == "basic.cancel"]
+    waiting = iter(sorted(cancels, key=lambda event: event["consumer_tag"]))
     return [next(waiting) if event["name"] == "basic.cancel" else event for event in events]
 
 

@@ -64,7 +64,7 @@ _NAMES = {"basic.consume queue": REPLIES, "basic.publish routing_key": "@reply",
 # What is sent as bytes only, and must not be missing.
 _IN_BYTES = (
     *("connection.start_ok", "connection.secure_ok", "connection.tune_ok", "connection.open", "connection.close"),
-    *("connection.close_ok", "connection.update_secret", "channel.flow_ok", "basic.publish", "basic.deliver"),
+    *("connection.close_ok", "connection.update_secret", "basic.publish", "basic.deliver"),
 )
 _PROPERTIES = [*(name for name, _ in protocol.PROPERTIES), "CC", "BCC"]
 
@@ -139,7 +139,9 @@ def covered(step: Step, answer: dict[str, list[dict]]) -> set[str]:
             rows.add(f"{name} {field} {_kinds(kind)[bool(given)]}")
         arguments = step.get("arguments") or {}
         rows |= {f"{name} argument {argument}" for argument in arguments}
-        rows |= {f"{name} argument {argument}: {value[1]}" for argument, value in arguments.items() if argument in _VALUES}
+        rows |= {
+            f"{name} argument {argument}: {value[1]}" for argument, value in arguments.items() if argument in _VALUES
+        }
         rows |= {f"{name} {field} {step.get(field)}" for field in ("queue", "routing_key")}
         rows.add(f"{name} -> {_outcome(step, answer)}")
     if name == "bytes":

@@ -66,9 +66,17 @@ KNOWN = [
     ),
     Known(
         "handed on while the connection ends",
-        "a connection that the broker closes: what the first of RabbitMQ's channels gives back may go to a consumer of the "
-        "next, which hears of it before it ends too. Weir gives it to others",
+        "what the first of RabbitMQ's channels of a connection gives back may go to a consumer of the next before that "
+        "ends too: it hears of it where the broker closes the connection, and the message was delivered once more. Weir "
+        "gives it to others",
         signs.handed_on_while_ending,
+        rare=True,
+    ),
+    Known(
+        "dead letters while the connection ends",
+        "a queue that refuses what is too much has no room for dead letters that RabbitMQ's still hands to a consumer of "
+        "the connection that ends, and takes back from it",
+        signs.dead_while_ending,
         rare=True,
     ),
     Known(
@@ -114,20 +122,20 @@ KNOWN = [
     ),
     Known(
         "an age of a stream that is none",
-        "3.10 fails on an empty one with 541, Weir refuses it as any other with 406",
+        "3.10 fails with 541 on one without digits, Weir refuses it as any other with 406",
         signs.no_age,
         rare=True,
     ),
     Known(
         "translated for a stream",
-        "RabbitMQ keeps a stream's messages as those of AMQP 1.0, and what has no place there is lost or becomes something "
-        "else: cluster_id, times too far away, headers of some types, x-death. With Weir all of it comes back",
+        "RabbitMQ keeps a stream's messages as those of AMQP 1.0, and what has no place there is lost or becomes "
+        "something else: cluster_id, times too far away, headers of some types, x-death. With Weir all of it comes back",
         signs.translated_for_stream,
     ),
     Known(
         "a stream's chunks",
-        "3.10 hands out what was written at once at once, however small the prefetch is, and the last of a stream is what "
-        "was written last; with Weir both are of messages, as the prefetch is since 4.0",
+        "3.10 hands out what was written at once at once, however small the prefetch is, and the last of a stream is "
+        "what was written last; with Weir both are of messages, as the prefetch is since 4.0",
         signs.by_chunks,
         rare=True,
     ),
@@ -138,8 +146,8 @@ KNOWN = [
     ),
     Known(
         "given back to a stream",
-        "3.10 refuses basic.nack and basic.reject of a stream's message, and fails on basic.recover; since 4.0 each of them "
-        "gives credit, as basic.ack does, and so with Weir",
+        "3.10 refuses basic.nack and basic.reject of a stream's message, and fails on basic.recover; since 4.0 each of "
+        "them gives credit, as basic.ack does, and so with Weir",
         signs.returned_to_stream,
     ),
     Known(
@@ -150,7 +158,8 @@ KNOWN = [
     ),
     Known(
         "the tag of direct replies",
-        "3.10 does not see that a consumer of direct replies has the tag already; since 4.2 it is a consumer as any other",
+        "3.10 does not see that a consumer of direct replies has the tag already; since 4.2 it is a consumer as any "
+        "other",
         signs.tag_of_replies,
         rare=True,
     ),
@@ -209,8 +218,8 @@ KNOWN = [
     ),
     Known(
         "a frame with two faults",
-        "that it is broken, and that it is out of its turn: which of them is told first. RabbitMQ reads properties when the "
-        "message is there",
+        "that it is broken, that it is out of its turn, that its channel is not open: which of them is told first. "
+        "RabbitMQ reads properties when the message is there",
         signs.two_faults,
         rare=True,
     ),
@@ -218,6 +227,13 @@ KNOWN = [
         "the last queue of a channel that is not open",
         "RabbitMQ looks for it before it asks whether the channel is open",
         signs.unnamed_before_open,
+        rare=True,
+    ),
+    Known(
+        "what comes behind a close",
+        "RabbitMQ passes over what a client sends on a channel in one piece behind its close; to Weir the channel is not "
+        "open",
+        signs.behind_a_close,
         rare=True,
     ),
     Known(

@@ -34,7 +34,7 @@ class Pace:
 
 
 BRISK = Pace(quiet=0.006, patience=1.0)
-# RabbitMQ hands out what is new in a stream a moment after it is confirmed.
+# RabbitMQ hands out what is new in a stream a moment after it is confirmed, and a quorum queue's dead letters go later.
 UNHURRIED = Pace(quiet=0.03, patience=1.0)
 # For whatever was seen to differ: slow enough that speed is no reason.
 CALM = Pace(quiet=0.05, patience=4.0)

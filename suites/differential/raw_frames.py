@@ -60,6 +60,7 @@ LATER: Step = {"on": "A0", "do": "wait", "ms": 4000}
 PUBLISH = method(1, "basic.publish", routing_key="nowhere")
 # Messages that come back, so that it shows what became of them.
 BACK = [method(number, "basic.publish", routing_key="nowhere", mandatory=True) for number in (0, 1, 2)]
+CLOSE = method(1, "channel.close", reply_code=200)
 HELLO = protocol.HEADER
 TUNE = method(0, "connection.tune_ok", channel_max=2047, frame_max=131_072)
 OPEN = method(0, "connection.open", virtual_host="/")
@@ -120,10 +121,10 @@ ALL: dict[str, list[Step]] = {
     "a method of another channel in the midst of a message": on_two_channels(
         BACK[1], header(1, 1), method(2, "basic.qos", prefetch_count=3), body(1, b"x")
     ),
-    "a heartbeat in the midst of a message": after_opening(BACK[1], frame(8, 0, b""), header(1, 1), frame(8, 0, b""), body(1, b"x")),
-    "a channel is closed in the midst of a message": after_opening(
-        BACK[1], header(1, 5), method(1, "channel.close", reply_code=200)
+    "a heartbeat in the midst of a message": after_opening(
+        BACK[1], frame(8, 0, b""), header(1, 1), frame(8, 0, b""), body(1, b"x")
     ),
+    "a channel is closed in the midst of a message": after_opening(BACK[1], header(1, 5), CLOSE),
     "another channel is closed in the midst of a message": on_two_channels(
         BACK[1], header(1, 1), method(2, "channel.close", reply_code=200), body(1, b"x")
     ),
@@ -140,15 +141,11 @@ ALL: dict[str, list[Step]] = {
         BACK[1],
         header(1, 0),
     ),
-    "what comes behind a close": after_opening(
-        method(1, "channel.close", reply_code=200), method(1, "basic.qos"), method(1, "queue.declare", passive=True)
-    ),
+    "what comes behind a close": after_opening(CLOSE, method(1, "basic.qos")),
     "what comes behind an error": after_opening(
         method(1, "queue.declare", queue="nowhere", passive=True), method(1, "basic.qos"), BACK[1], header(1, 0)
     ),
-    "answers that nobody waits for": after_opening(
-        method(1, "channel.flow_ok", active=True), method(0, "connection.secure_ok", response="x")
-    ),
+    "a response to nothing": after_opening(method(0, "connection.secure_ok", response="x")),
     "a connection that is closed before anybody closed it": after_opening(method(0, "connection.close_ok")),
     "an answer to no challenge": handshake(HELLO, method(0, "connection.secure_ok", response="x")),
     "a handshake": handshake(HELLO, start_ok(), TUNE + OPEN),

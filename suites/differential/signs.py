@@ -8,6 +8,8 @@ from .vocabulary import REPLIES
 
 # Seconds that in milliseconds do not fit into 64 bits.
 MILLISECONDS_TOO_MANY = (1 << 63) // 1000
+# `channel.close` with the code 200 and no words, up to its end.
+CLOSED_IN_BYTES = "0014002800c80000000000ce"
 # `connection.tune_ok` with neither a number of channels nor a size of frames.
 TUNED_WITHOUT_LIMITS = "0100000000000c000a001f" + "00" * 8 + "ce"
 
@@ -81,7 +83,7 @@ def stream_offset(difference: Difference) -> bool:
 
 def no_age(difference: Difference) -> bool:
     codes = code(difference.theirs), code(difference.ours)
-    return argument_of(difference.step, "x-max-age") == ["S", ""] and codes == (541, 406)
+    return argument(difference, "x-max-age") and codes == (541, 406)
 
 
 def _from_stream(side: dict) -> bool:
@@ -213,21 +215,51 @@ def lost_with_connection(difference: Difference) -> bool:
 
 
 def handed_on_while_ending(difference: Difference) -> bool:
-    """What a channel gave back went to another channel of the connection that the broker was closing."""
+    """What a channel gave back went to another channel of a connection that ended."""
+    if difference.what.endswith(" redelivered"):
+        return difference.rabbitmq and any(
+            len(_users(difference, end["on"][0])) > 1 for end in difference.before if _is_end(end)
+        )
     ended = f"{difference.step['on'][0]}0"
     if difference.what != "events" or code({ended: difference.ours.get(ended, [])}) is None:
         return False
-    more = {
+    others = {
         channel: [event for event in events if event["name"] != "basic.deliver" or channel[0] != ended[0]]
         for channel, events in difference.theirs.items()
     }
+    others = {channel: events for channel, events in others.items() if events}
     delivered = [
         event["redelivered"]
         for channel, events in difference.theirs.items()
         for event in events
         if channel[0] == ended[0] and event["name"] == "basic.deliver"
     ]
-    return bool(delivered) and all(delivered) and {key: events for key, events in more.items() if events} == difference.ours
+    return bool(delivered) and all(delivered) and others == difference.ours
+
+
+def _users(difference: Difference, connection: str) -> set[str]:
+    """Channels of a connection that consumed from the queue of the step, or got from it."""
+    return {
+        step["on"]
+        for step in difference.before
+        if step["do"] in ("basic.consume", "basic.get")
+        and step["on"][0] == connection
+        and step.get("queue") == difference.step.get("queue")
+    }
+
+
+def dead_while_ending(difference: Difference) -> bool:
+    """Dead letters found a consumer of a connection that ended, or did not, and then no room."""
+    refuses = any(
+        (arguments.get("x-overflow") or ["S", ""])[1].startswith("reject") for arguments in declared(difference)
+    )
+    return (
+        difference.what == "queue.declare_ok message_count"
+        and difference.rabbitmq > difference.weir
+        and refuses
+        and any(_is_end(step) and _users(difference, step["on"][0]) for step in difference.before)
+        and any("x-dead-letter-exchange" in (step.get("arguments") or {}) for step in difference.before)
+    )
 
 
 def _is_end(step: dict) -> bool:
@@ -392,8 +424,8 @@ def reader_fails(difference: Difference) -> bool:
 
 
 def two_faults(difference: Difference) -> bool:
-    codes = code(difference.theirs), code(difference.ours)
-    return bool(difference.step.get("mangled")) and codes in ((501, 505), (505, 501))
+    codes = {code(difference.theirs), code(difference.ours)}
+    return bool(difference.step.get("mangled")) and len(codes) == 2 and codes < {501, 504, 505}
 
 
 def unnamed_before_open(difference: Difference) -> bool:
@@ -411,4 +443,13 @@ def asked_for_itself(difference: Difference) -> bool:
         and difference.step.get("queue") == "@reply"
         and code(difference.theirs) == 541
         and "queue.declare_ok" in _names(difference.ours)
+    )
+
+
+def behind_a_close(difference: Difference) -> bool:
+    return (
+        difference.step["do"] == "bytes"
+        and CLOSED_IN_BYTES in difference.step["hex"]
+        and _names(difference.theirs) == ["channel.close_ok"]
+        and code(difference.ours) == 504
     )

@@ -89,7 +89,9 @@ class World(Topology):
                 self.modes[channel] = "confirm"
         if self.profile == "streams":
             # Without one, nobody may consume from a stream.
-            made += [self.step("basic.qos", channel, prefetch_count=dice.choice((1, 2, 10))) for channel in self.channels]
+            counts = [dice.choice((1, 2, 10)) for _ in self.channels]
+            pairs = zip(self.channels, counts, strict=True)
+            made += [self.step("basic.qos", on, prefetch_count=count) for on, count in pairs]
         made += self.declare_exchange() if dice.random() < 0.9 else []
         made += self.declare_queue()
         made += self.declare_queue() if dice.random() < 0.6 else []
