@@ -79,6 +79,7 @@ class Play:
             self.connections[name] = Connection(self.address)
         connection = self.connections[name] if step.get("first") else self._connection(name)
         if step["do"] == "bytes":
+            connection.frame_max = step.get("agreed", connection.frame_max)
             connection.send_bytes(bytes.fromhex(step["hex"]))
             if not any(connection.events.values()):
                 pump([connection], HANDSHAKE_SECONDS if step.get("first") else BYTES_SECONDS)

@@ -173,6 +173,20 @@ ALL: dict[str, list[Step]] = {
         HELLO, start_ok(), method(0, "connection.tune_ok", channel_max=3000, frame_max=131_072)
     ),
     "no limits asked for": handshake(HELLO, start_ok(), method(0, "connection.tune_ok") + OPEN),
+    "small frames": [
+        *handshake(HELLO, start_ok()),
+        {**handshake(method(0, "connection.tune_ok", channel_max=10, frame_max=4096) + OPEN)[0], "agreed": 4096},
+        {"on": "A1", "do": "queue.declare", "queue": "q1~"},
+        {"on": "A1", "do": "basic.publish", "routing_key": "q1~", "body": "x" * 10_000},
+        {"on": "A1", "do": "basic.get", "queue": "q1~", "no_ack": True},
+        {"on": "B1", "do": "basic.publish", "routing_key": "q1~", "body": "y" * 4_088},
+        {"on": "B1", "do": "basic.publish", "routing_key": "q1~", "body": "y" * 4_089},
+        {"on": "A1", "do": "basic.consume", "queue": "q1~", "consumer_tag": "t", "no_ack": True},
+    ],
+    "a client that falls silent": [
+        *handshake(HELLO, start_ok(), method(0, "connection.tune_ok", channel_max=10, frame_max=4096, heartbeat=1) + OPEN),
+        {"on": "A0", "do": "wait", "ms": 5000},
+    ],
     "a virtual host that is not there": handshake(
         HELLO, start_ok(), TUNE + method(0, "connection.open", virtual_host="nowhere")
     ),

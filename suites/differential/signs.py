@@ -251,7 +251,7 @@ def _users(difference: Difference, connection: str) -> set[str]:
 def dead_while_ending(difference: Difference) -> bool:
     """Dead letters found a consumer of a connection that ended, or did not, and then no room."""
     refuses = any(
-        (arguments.get("x-overflow") or ["S", ""])[1].startswith("reject") for arguments in declared(difference)
+        str((arguments.get("x-overflow") or ["S", ""])[1]).startswith("reject") for arguments in declared(difference)
     )
     return (
         difference.what == "queue.declare_ok message_count"
