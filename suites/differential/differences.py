@@ -98,6 +98,12 @@ KNOWN = [
         queues.full_by_priority,
     ),
     Known(
+        "what is held keeps its queue",
+        "RabbitMQ lets a queue expire that nobody consumes, whatever of it is out; with Weir what is out keeps it",
+        queues.held,
+        rare=True,
+    ),
+    Known(
         "priorities of a quorum queue",
         "3.10 knows none, 4.3 has 32 in every quorum queue",
         queues.by_priority_in_quorum,

@@ -34,6 +34,19 @@ def lazy_expiry(difference: Difference) -> bool:
     )
 
 
+def held(difference: Difference) -> bool:
+    """A queue that expires, of which a message is out."""
+    return (
+        difference.what == "events"
+        and code(difference.theirs) == 404
+        and code(difference.ours) is None
+        and any("x-expires" in arguments for arguments in declared(difference))
+        and difference.before[-2]["do"] == "wait"
+        and any(step["do"] == "basic.get" and not step.get("no_ack") for step in difference.before)
+        and not any(step["do"] in ("basic.ack", "basic.nack") for step in difference.before)
+    )
+
+
 def unknown_type(difference: Difference) -> bool:
     return (
         difference.step["do"] == "exchange.declare"
