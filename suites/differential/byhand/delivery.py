@@ -318,6 +318,14 @@ DELIVERY: dict[str, list[Step]] = {
         publish("q1~", properties={"headers": [["BCC", text("a")]]}),
         on("A1", "tx.commit"),
     ],
+    "what was got before a channel has a prefetch": [
+        queue("q1~"),
+        *many("q1~", 8),
+        get("q1~"),
+        on("A1", "basic.qos", prefetch_count=3, **{"global": True}),
+        get("q1~"),
+        consume("q1~", "t"),
+    ],
     "a channel's prefetch holds for all that it consumes": [
         queue("q1~"),
         consume("q1~", "t1"),

@@ -2,7 +2,7 @@
 
 from ..scenario import Step
 from ..vocabulary import LONG_MS
-from .steps import CONFIRM, bind, consume, get, many, on, publish, queue, text
+from .steps import CONFIRM, bind, consume, dead, get, many, on, publish, queue, text
 
 KINDS: dict[str, list[Step]] = {
     "direct reply-to": [
@@ -114,6 +114,17 @@ KINDS: dict[str, list[Step]] = {
         publish("s1~", times=20),
         on("A1", "basic.qos", prefetch_count=2),
         consume("s1~", "t1", arguments={"x-stream-offset": text("first")}),
+    ],
+    "dead letters into a stream": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        bind("s1~", "amq.direct", "dead~"),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t"),
+        queue("q2~", arguments={**dead(), "x-dead-letter-exchange": text("amq.direct")}),
+        publish("q2~"),
+        get("q2~", "B1"),
+        on("B1", "basic.reject", delivery=0),
     ],
     "a transaction and a stream": [
         on("A1", "tx.select"),

@@ -128,6 +128,25 @@ def full_while_settled(difference: Difference) -> bool:
     )
 
 
+def got_before(difference: Difference) -> bool:
+    """Less was handed to a channel with a prefetch of its own that had something from `basic.get` before."""
+    theirs, ours = delivered(difference.theirs), delivered(difference.ours)
+    limited = {
+        step["on"]: index
+        for index, step in enumerate(difference.before)
+        if step["do"] == "basic.qos" and step.get("global") and step.get("prefetch_count")
+    }
+    return (
+        difference.what == "events"
+        and len(theirs) < len(ours)
+        and all(theirs.count(body) <= ours.count(body) for body in theirs)
+        and any(
+            step["do"] == "basic.get" and not step.get("no_ack") and index < limited.get(step["on"], -1)
+            for index, step in enumerate(difference.before)
+        )
+    )
+
+
 def whose_turn(difference: Difference) -> bool:
     """The same messages went out, to others of several consumers, when more than one became ready at once."""
     bodies = delivered(difference.theirs)

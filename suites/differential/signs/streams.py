@@ -59,7 +59,15 @@ def by_chunks(difference: Difference) -> bool:
 
 
 def untranslatable(difference: Difference) -> bool:
-    """A header of a type that has no translation, on its way to a stream."""
+    """A header of a type that has no translation, on its way to a stream: a decimal, or the list of a dead letter."""
+    if difference.what == "events" and code(difference.theirs) is None:
+        theirs, ours = delivered(difference.theirs), delivered(difference.ours)
+        return len(theirs) < len(ours) and all(
+            {"x-death", "x-stream-offset"} <= {header for header, _ in event.get("properties.headers") or ()}
+            for events in difference.ours.values()
+            for event in events
+            if event["name"] == "basic.deliver" and event["body"] not in theirs
+        )
     has_stream = any(argument_of(step, "x-queue-type") == ["S", "stream"] for step in difference.before)
     return has_stream and code(difference.theirs) == 541 and '["D", ' in json.dumps(difference.before)
 
