@@ -36,7 +36,7 @@ fuzz: ## every parser under libFuzzer, FUZZ_SECONDS each (needs a nightly toolch
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
-clients: build ## other people's clients in five languages, each on a Weir of its own
+clients: build ## other people's clients in seven languages, each on a Weir of its own
 	@suites/run
 
 SECONDS ?= 60

@@ -65,15 +65,43 @@ def installed(name: str, asked_for: str, install: Callable[[Path], None]) -> Pat
     return directory
 
 
-def python() -> Path:
-    """The interpreter of a virtual environment that has the clients of `suites/python`."""
-    requirements = SUITES / "python" / "requirements.txt"
+def _environment(name: str, requirements: Path) -> Path:
+    """The interpreter of a virtual environment that has what a file of requirements names."""
 
     def install(directory: Path) -> None:
         run([sys.executable, "-m", "venv", directory])
         run([directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "-r", requirements])
 
-    return installed("python", requirements.read_text() + sys.version, install) / "bin" / "python"
+    return installed(name, requirements.read_text() + sys.version, install) / "bin" / "python"
+
+
+def python() -> Path:
+    """The interpreter that has the clients of `suites/python`."""
+    return _environment("python", SUITES / "python" / "requirements.txt")
+
+
+FOREIGN_PYTHON = SUITES / "python" / "foreign.txt"
+
+
+def foreign_python() -> Path:
+    """The interpreter that has what the tests of Python's AMQP libraries need."""
+    return _environment("foreign-python", FOREIGN_PYTHON)
+
+
+def python_source(package: str) -> Path:
+    """What was published as the source of a package, unpacked, in the version that `foreign_python` has of it."""
+    pinned = next(line for line in FOREIGN_PYTHON.read_text().splitlines() if line.startswith(f"{package}=="))
+
+    def install(directory: Path) -> None:
+        download = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        run([*download, "--no-binary", ":all:", "--no-deps", "--dest", directory, pinned])
+        (archive,) = directory.glob("*.tar.gz")
+        shutil.unpack_archive(archive, directory, filter="data")
+        archive.unlink()
+        (unpacked,) = directory.iterdir()
+        unpacked.rename(directory / "source")
+
+    return installed(f"foreign-{package}", pinned, install) / "source"
 
 
 def debian_tool(name: str, package: str | None = None) -> Path:
@@ -124,7 +152,9 @@ def class_path(name: str, pom: Path) -> str:
     """The class path of everything that a pom depends on, from Maven's own repository."""
 
     def install(directory: Path) -> None:
-        run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
+        # Maven does not expect another one in its repository.
+        with _locked("maven"):
+            run([*MAVEN, "-f", pom, "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'class-path'}"])
 
     return (installed(name, pom.read_text(), install) / "class-path").read_text().strip()
 
@@ -185,6 +215,21 @@ def go_suite() -> Path:
         run(["go", "test", "-c", "-o", target / "clients.test", "."], cwd=directory, env={"GOFLAGS": "-mod=readonly"})
 
     return installed("go", _sources(directory, "*.go", "go.mod", "go.sum"), install) / "clients.test"
+
+
+# Of the Rust checks so many run side by side, for they mostly wait.
+RUST_CHECKS = 8
+
+
+def rust_suite() -> list[str]:
+    """The Rust checks, built, as the command that runs them. Cargo knows by itself what is to be built again."""
+    # There, because the toolchain is the one that the repository names.
+    there = ["env", f"--chdir={SUITES / 'rust'}"]
+    command = [*there, "cargo", "test", "--locked", "--no-fail-fast", "--target-dir", str(BUILD / "rust")]
+    with _locked("rust"):
+        print(f"building the Rust checks under {BUILD.name}/", file=sys.stderr, flush=True)
+        run([*command, "--no-run"])
+    return [*command, "--", f"--test-threads={RUST_CHECKS}"]
 
 
 # The crate that carries the whole source of librdkafka, its benchmark and its tests.

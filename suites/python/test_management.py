@@ -485,7 +485,6 @@ def test_a_definition_that_would_do_nothing_is_refused_whole(http):
     name = f"q-{uuid.uuid4()}"
     queues = [{"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}]
     for section, item in (
-        ("policies", {"vhost": "/", "name": "p", "pattern": ".*", "definition": {"max-length": 1}}),
         ("parameters", {"vhost": "/", "component": "shovel", "name": "s", "value": {}}),
         ("global_parameters", {"name": "mqtt_port_to_vhost_mapping", "value": {}}),
     ):
@@ -552,9 +551,86 @@ def test_health_is_checked(http):
 
 def test_what_is_not_served_says_so(http):
     assert http("PUT", "vhosts/%2F", json={"tracing": True}).status_code == 501
-    assert http("PUT", "policies/%2F/p", json={"pattern": ".*", "definition": {}}).status_code == 501
-    for path in ("policies", "parameters", "operator-policies/%2F", "vhost-limits"):
+    assert http("PUT", "parameters/shovel/%2F/s", json={"value": {}}).status_code == 501
+    for path in ("parameters", "vhost-limits"):
         assert http.get(path) == []
+
+
+def eventually(check, seconds=20):
+    until = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_policies_say_what_queues_do_while_they_are_used(api, http):
+    tag = uuid.uuid4()
+    queue, dead, exchange, policy = f"q-{tag}", f"dead-{tag}", f"x-{tag}", f"p-{tag}"
+    waits = lambda name: len(api.basic.get(name, count=100, requeue=True))
+    for name in (queue, dead):
+        api.queue.declare(name, durable=True)
+    for _ in range(5):
+        assert api.basic.publish("m", queue)["routed"]
+    assert waits(queue) == 5
+    body = {"pattern": f"^q-{tag}$", "definition": {"max-length": 2, "dead-letter-exchange": "", "dead-letter-routing-key": dead}}
+    assert http("PUT", f"policies/%2F/{policy}", json=body).status_code == 201
+    assert http("PUT", f"policies/%2F/{policy}", json={**body, "priority": 7}).status_code == 204
+    assert http.get(f"policies/%2F/{policy}") == {**body, "priority": 7, "vhost": "/", "name": policy, "apply-to": "all"}
+    assert policy in [each["name"] for each in http.get("policies")]
+    # Those that were there too: the first ones went where the policy says.
+    eventually(lambda: (waits(queue), waits(dead)) == (2, 3))
+    shown = http.get(f"queues/%2F/{queue}")
+    assert (shown["policy"], shown["effective_policy_definition"]) == (policy, body["definition"])
+
+    # An operator bounds it, and is not overridden.
+    bound = {"pattern": f"^q-{tag}$", "definition": {"max-length": 1}}
+    assert http("PUT", f"operator-policies/%2F/{policy}", json=bound).status_code == 201
+    eventually(lambda: (waits(queue), waits(dead)) == (1, 4))
+    shown = http.get(f"queues/%2F/{queue}")
+    assert shown["operator_policy"] == policy and shown["effective_policy_definition"]["max-length"] == 1
+    for kind in ("operator-policies", "policies"):
+        assert http("DELETE", f"{kind}/%2F/{policy}").status_code == 204
+        assert http("GET", f"{kind}/%2F/{policy}").status_code == 404
+    for _ in range(5):
+        api.basic.publish("m", queue)
+    assert waits(queue) == 6
+    assert "policy" not in http.get(f"queues/%2F/{queue}")
+
+    # An exchange that routes nowhere has an alternate one, as long as a policy says so.
+    api.exchange.declare(exchange, "topic", durable=True)
+    body = {"pattern": f"^x-{tag}$", "apply-to": "exchanges", "definition": {"alternate-exchange": "amq.fanout"}}
+    api.queue.bind(queue=dead, exchange="amq.fanout")
+    assert not api.basic.publish("m", "nowhere", exchange=exchange)["routed"]
+    assert http("PUT", f"policies/%2F/{policy}", json=body).status_code == 201
+    assert api.basic.publish("m", "nowhere", exchange=exchange)["routed"]
+    assert http.get(f"exchanges/%2F/{exchange}")["policy"] == policy
+    document = http.get("definitions")
+    assert [each["pattern"] for each in document["policies"] if each["name"] == policy] == [f"^x-{tag}$"]
+    assert http("DELETE", f"policies/%2F/{policy}").status_code == 204
+    assert not api.basic.publish("m", "nowhere", exchange=exchange)["routed"]
+    assert http("POST", "definitions", json={"policies": [{**body, "name": policy, "vhost": "/"}]}).status_code == 204
+    assert api.basic.publish("m", "nowhere", exchange=exchange)["routed"]
+    assert http("DELETE", f"policies/%2F/{policy}").status_code == 204
+    api.exchange.delete(exchange)
+    for name in (queue, dead):
+        api.queue.delete(name)
+
+
+@pytest.mark.parametrize("body", [
+    {"pattern": ".*", "definition": {}},
+    {"pattern": ".*", "definition": {"message-ttl": "long"}},
+    {"pattern": ".*", "definition": {"message-ttl": -1}},
+    {"pattern": ".*", "definition": {"no-such-thing": 1}},
+    {"pattern": "(", "definition": {"message-ttl": 1}},
+    {"pattern": ".*", "definition": {"message-ttl": 1}, "apply-to": "everything"},
+    {"pattern": ".*", "definition": {"message-ttl": 1}, "priority": "high"},
+    {"definition": {"message-ttl": 1}},
+    {"pattern": ".*"},
+])
+def test_policies_that_cannot_be_are_refused(http, body):
+    assert http("PUT", "policies/%2F/wrong", json=body).status_code == 400
+    assert http("GET", "policies/%2F/wrong").status_code == 404
+    assert http("PUT", "policies/none-such/wrong", json={"pattern": ".*", "definition": {"expires": 1}}).status_code == 404
 
 
 def test_virtual_hosts_are_apart(api, http, queue):

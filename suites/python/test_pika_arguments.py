@@ -1,6 +1,7 @@
 """pika on Weir's AMQP listener: what queues are declared with, replies without a queue, and topics read by offset."""
 
 import os
+import subprocess
 import threading
 import time
 import uuid
@@ -47,6 +48,76 @@ def dead_letters(channel) -> tuple[str, str]:
     channel.exchange_declare(exchange, "fanout", durable=True)
     channel.queue_bind(queue, exchange)
     return exchange, queue
+
+
+@pytest.mark.parametrize("kind, reject, waits", [
+    ("all", False, True), ("all", True, True), ("failed", False, False), ("failed", True, True),
+    ("returned", False, True), ("returned", True, False), ("disabled", True, False),
+])
+def test_a_message_that_came_back_to_a_quorum_queue_rests(channel, kind, reject, waits):
+    queue = declared(
+        channel, queue_type="quorum", delayed_retry_type=kind, delayed_retry_min=1500, delayed_retry_max=9000
+    )
+    channel.confirm_delivery()
+    channel.basic_publish("", queue, b"again")
+    tag = channel.basic_get(queue)[0].delivery_tag
+    began = time.monotonic()
+    channel.basic_reject(tag) if reject else channel.basic_nack(tag)
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is None:
+        assert time.monotonic() < began + PATIENCE_SECONDS
+        time.sleep(0.05)
+    assert (time.monotonic() - began >= 1.4) == waits
+    assert got[0].redelivered and got[1].headers["x-delivery-count"] == int(reject)
+
+
+def test_what_rests_does_so_over_a_crash():
+    if not (crash := os.environ.get("SUITE_CRASH")):
+        pytest.skip("nobody may kill this broker")
+    host, port = os.environ["SUITE_AMQP"].rsplit(":", 1)
+    where = pika.ConnectionParameters(host=host, port=int(port))
+    connection = pika.BlockingConnection(where)
+    channel = connection.channel()
+    queue = declared(channel, queue_type="quorum", delayed_retry_type="all", delayed_retry_min=60_000)
+    channel.confirm_delivery()
+    for body in (b"rests", b"does not"):
+        channel.basic_publish("", queue, body)
+    method, _, body = channel.basic_get(queue)
+    assert body == b"rests"
+    channel.basic_nack(method.delivery_tag)
+    # Whatever is asked for after that comes after it, and is durable later than it.
+    channel.basic_publish("", queue, b"neither does this")
+    subprocess.run(crash, shell=True, check=True)
+    with pika.BlockingConnection(where) as connection:
+        channel = connection.channel()
+        assert bodies(channel, queue) == [b"does not", b"neither does this"]
+        channel.queue_delete(queue)
+
+
+@pytest.mark.parametrize("wanted, unfiltered, numbers", [
+    ("a", False, range(0, 300, 3)), (["a", "b"], False, [n for n in range(300) if n % 3 < 2]),
+    ("a", True, [n for n in range(300) if n % 3 != 1]), ("none such", False, []),
+])
+def test_a_consumer_of_a_stream_gets_what_its_filter_wants(channel, wanted, unfiltered, numbers):
+    stream = declared(channel, queue_type="stream")
+    channel.confirm_delivery()
+    for number in range(300):
+        headers = [{"x-stream-filter-value": "a"}, {"x-stream-filter-value": "b"}, {}][number % 3]
+        channel.basic_publish("", stream, str(number).encode(), pika.BasicProperties(headers=headers))
+    channel.basic_publish("", stream, b"the end", pika.BasicProperties(headers={"x-stream-filter-value": "end"}))
+    channel.basic_qos(prefetch_count=10)
+    arguments = {
+        "x-stream-offset": "first",
+        "x-stream-filter": [*([wanted] if isinstance(wanted, str) else wanted), "end"],
+        "x-stream-match-unfiltered": unfiltered,
+    }
+    came = []
+    for method, _, body in channel.consume(stream, arguments=arguments, inactivity_timeout=PATIENCE_SECONDS):
+        assert method is not None
+        channel.basic_ack(method.delivery_tag)
+        if body == b"the end":
+            break
+        came.append(int(body))
+    assert came == list(numbers)
 
 
 def test_the_first_messages_go_where_more_bytes_wait_than_may(channel):

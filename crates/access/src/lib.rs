@@ -50,5 +50,5 @@ pub use password::{
     NEW_PASSWORD_ALGORITHM, NEW_PASSWORD_FORMS, PASSWORD_BYTES_MAX, PasswordError, SALT_BYTES,
     export_password, hash_password, import_password, portable_form, verify_password,
 };
-pub use pattern::PatternError;
+pub use pattern::{NamePattern, PatternError};
 pub use scram::{SCRAM_ITERATIONS, ScramCredential, ScramHash};

@@ -61,6 +61,35 @@ impl Pattern {
     }
 }
 
+/// A regular expression over the names of queues and exchanges, as RabbitMQ's policies have them.
+pub struct NamePattern {
+    pattern: Pattern,
+}
+
+impl std::fmt::Debug for NamePattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("NamePattern").field(&self.pattern.text).finish()
+    }
+}
+
+impl NamePattern {
+    /// A pattern that was checked when it was set. One that cannot be used is found in no name.
+    pub fn new(pattern: &str) -> NamePattern {
+        NamePattern { pattern: Pattern::new(pattern.into()) }
+    }
+
+    /// The same, of a pattern that is to be set.
+    pub fn checked(pattern: &str) -> Result<NamePattern, PatternError> {
+        check_pattern(pattern)?;
+        Ok(NamePattern::new(pattern))
+    }
+
+    /// Whether the pattern is found in the name.
+    pub fn matches(&self, name: &[u8]) -> bool {
+        self.pattern.matches(name)
+    }
+}
+
 /// Checks that a pattern can be used.
 pub(crate) fn check_pattern(pattern: &str) -> Result<(), PatternError> {
     check_length(pattern)?;

@@ -7,7 +7,7 @@ use serde_json::json;
 use weir_broker::AccessError;
 use weir_broker::errors::{AdminError, LookupError, PublishError, Unavailable};
 use weir_broker::queues::{GetError, QueueGone};
-use weir_broker::topology::{TopologyError, Undeclarable, Unrouted};
+use weir_broker::topology::{PolicyError, TopologyError, Undeclarable, Unrouted};
 
 /// What a browser is told when it must log in.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"RabbitMQ Management\"");
@@ -130,6 +130,16 @@ impl From<TopologyError> for Failure {
             | TopologyError::Argument(_)
             | TopologyError::Binding(_) => Failure::bad_request(error.to_string()),
             TopologyError::Admin(error) => error.into(),
+        }
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Failure {
+        match error {
+            PolicyError::Admin(error) => error.into(),
+            PolicyError::NoSuchPolicy(_) => Failure::nothing_there(),
+            other => Failure::bad_request(other.to_string()),
         }
     }
 }

@@ -52,6 +52,11 @@ impl User {
         allowed(self.roles().administration, "Not administrator user")
     }
 
+    /// Refuses who may not make policies.
+    pub(crate) fn need_policymaker(&self) -> Result<()> {
+        allowed(self.roles().policies, "Not policymaker user")
+    }
+
     /// Whether the user may work in a namespace.
     pub(crate) fn may_enter(&self, namespace: &str) -> bool {
         self.0.as_ref().is_some_and(|identity| identity.may_enter(namespace))

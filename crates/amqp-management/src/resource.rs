@@ -84,7 +84,15 @@ pub(crate) enum Resource {
     User(String),
     Permissions(Of),
     TopicPermissions(Of),
-    /// Policies, parameters, limits: there are none, and none can be made.
+    Policies {
+        operator: bool,
+        namespace: Option<String>,
+    },
+    Policy {
+        operator: bool,
+        named: Named,
+    },
+    /// Parameters, limits: there are none, and none can be made.
     Nothing,
     NothingOfThisName,
     Aliveness(String),
@@ -175,15 +183,24 @@ impl Resource {
             ["topic-permissions", namespace, user] => {
                 TopicPermissions(Of::Both { namespace: own(namespace), user: own(user) })
             }
-            ["policies" | "operator-policies" | "vhost-limits" | "user-limits"]
-            | ["policies" | "operator-policies" | "vhost-limits" | "user-limits", _]
+            [kind @ ("policies" | "operator-policies")] => {
+                Policies { operator: is_operators(kind), namespace: None }
+            }
+            [kind @ ("policies" | "operator-policies"), namespace] => {
+                Policies { operator: is_operators(kind), namespace: some(namespace) }
+            }
+            [kind @ ("policies" | "operator-policies"), namespace, name] => {
+                Policy { operator: is_operators(kind), named: named(namespace, name) }
+            }
+            ["vhost-limits" | "user-limits"]
+            | ["vhost-limits" | "user-limits", _]
             | ["parameters"]
             | ["parameters", _]
             | ["parameters", _, _]
             | ["global-parameters"] => Nothing,
-            ["policies" | "operator-policies" | "vhost-limits" | "user-limits", _, _]
-            | ["parameters", _, _, _]
-            | ["global-parameters", _] => NothingOfThisName,
+            ["vhost-limits" | "user-limits", _, _] | ["parameters", _, _, _] | ["global-parameters", _] => {
+                NothingOfThisName
+            }
             ["aliveness-test", namespace] => Aliveness(own(namespace)),
             ["healthchecks", "node"] => Health(Check::Ready),
             ["health", "checks", ref check @ ..] => Health(Check::of_parts(check)?),
@@ -195,7 +212,9 @@ impl Resource {
     pub(crate) fn methods(&self) -> &'static [Method] {
         use Resource::*;
         match self {
-            Namespace(_) | Exchange(_) | Queue(_) | User(_) | NothingOfThisName => READ_PUT_DELETE,
+            Namespace(_) | Exchange(_) | Queue(_) | User(_) | Policy { .. } | NothingOfThisName => {
+                READ_PUT_DELETE
+            }
             Permissions(Of::Both { .. }) | TopicPermissions(Of::Both { .. }) => READ_PUT_DELETE,
             Publish(_) | Get(_) | QueueActions(_) => POST,
             Contents(_) => DELETE,
@@ -241,6 +260,10 @@ impl Check {
             _ => return None,
         })
     }
+}
+
+fn is_operators(kind: &str) -> bool {
+    kind == "operator-policies"
 }
 
 fn exchange_name(name: &str) -> &str {

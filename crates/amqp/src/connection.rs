@@ -7,6 +7,7 @@ mod close;
 mod declare;
 mod delay;
 mod describe;
+mod filter;
 mod overdue;
 mod permission;
 mod publish;
@@ -54,7 +55,7 @@ use publish::{Batch, Confirmed};
 /// Bytes read at once, at most.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long a peer may take nothing of what waits for it, when that is as much as may: RabbitMQ's send timeout.
+/// How long a peer may take nothing of what waits for it: RabbitMQ's send timeout.
 const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Bytes of answers that are gathered before they are sent: who asks for messages and takes none is not asked further.
@@ -129,6 +130,8 @@ pub(super) struct Connection {
     route: weir_router::Route,
     /// Exclusive queues of this connection.
     exclusive: Vec<TopicId>,
+    /// The shortest time that a delivery may wait to be settled, of all that it was told of.
+    least_timeout: Option<Duration>,
     /// Direct replies to this connection's channels.
     replies: Replies,
     /// What its channels hold in transactions.
@@ -187,7 +190,7 @@ where
     let writing = tokio::spawn(writing);
     let mut buffer = BytesMut::new();
     let mut out = Writer::new(FRAME_MAX);
-    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &front.broker, peer);
+    let opening = open(&mut read, &mut buffer, &mut out, &outbox, &front, ends);
     match tokio::time::timeout(front.options.handshake, opening).await {
         Ok(Some(Opened { client, agreed, namespace, pass, access })) => {
             out.set_frame_max(agreed.frame_max);
@@ -220,6 +223,7 @@ where
                 router: None,
                 route: weir_router::Route::new(),
                 exclusive: Vec::new(),
+                least_timeout: None,
                 replies,
                 held_in_transactions: Held::default(),
                 held_unfinished: Held::default(),
@@ -259,9 +263,10 @@ async fn open<R: AsyncRead + Unpin>(
     buffer: &mut BytesMut,
     out: &mut Writer,
     outbox: &Outbox,
-    broker: &Broker,
-    peer: SocketAddr,
+    front: &Front,
+    Ends { peer, is_too_many, .. }: Ends,
 ) -> Option<Opened> {
+    let broker = &front.broker;
     while buffer.len() < PROTOCOL_HEADER_BYTES {
         if read.read_buf(buffer).await.ok()? == 0 {
             return None;
@@ -305,6 +310,11 @@ async fn open<R: AsyncRead + Unpin>(
                         return turn_away(read, buffer, out, outbox, &credentials).await;
                     }
                 }
+            }
+            Ok(Handshake::Wanted(..)) if is_too_many => {
+                let max = front.options.connections_max;
+                let words = format!("connection refused: node connection limit ({max}) is reached");
+                Err(Failure::new(ReplyCode::NotAllowed, words))
             }
             Ok(Handshake::Wanted(client, agreed, namespace)) => {
                 match enter(broker, &client, &namespace, peer) {
@@ -409,11 +419,12 @@ impl Connection {
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard_at = Instant::now();
         let mut taken = (0, Instant::now());
-        let mut looks = overdue::looks(self.front.options.consumer_timeout);
+        let mut is_held_up = false;
+        let mut looked_at = Instant::now();
         let mut is_time_to_look = false;
         loop {
             if std::mem::take(&mut is_time_to_look)
-                && let Err(ended) = self.close_overdue().await
+                && let Err(ended) = self.take_back_overdue().await
             {
                 return ended;
             }
@@ -432,7 +443,8 @@ impl Connection {
                 // Nothing is read meanwhile, its heartbeats included: it is not silent.
                 heard_at = Instant::now();
             }
-            if !is_full || taken.0 != self.outbox.taken() {
+            let was_held_up = std::mem::replace(&mut is_held_up, !self.outbox.is_empty());
+            if !(was_held_up && is_held_up) || taken.0 != self.outbox.taken() {
                 taken = (self.outbox.taken(), Instant::now());
             } else if taken.1.elapsed() >= SEND_TIMEOUT {
                 return Ended::Silent;
@@ -457,9 +469,12 @@ impl Connection {
                 Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
                 Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
-                () = tokio::time::sleep_until(taken.1 + SEND_TIMEOUT), if is_full => {}
+                () = tokio::time::sleep_until(taken.1 + SEND_TIMEOUT), if is_held_up => {}
                 () = tokio::time::sleep(BLOCKED_STEP), if is_blocked => {}
-                () = overdue::next(&mut looks) => is_time_to_look = true,
+                () = overdue::until_next_look(looked_at, self.least_timeout) => {
+                    looked_at = Instant::now();
+                    is_time_to_look = true;
+                }
                 // It is looked at before the next frame is.
                 Ok(()) = self.access_changed.changed() => {}
                 _ = beats.tick(), if self.agreed.heartbeat > 0 => {

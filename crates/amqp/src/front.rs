@@ -21,10 +21,13 @@ use crate::replies::Mailboxes;
 /// How long to wait before accepting again after it failed, for want of file descriptors mostly.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// Connections beyond those that are allowed which are told so at a time; more are closed as they come.
+const TURNED_AWAY_MAX: usize = 32;
+
 /// What an operator may set.
 #[derive(Clone, Debug)]
 pub struct AmqpFrontOptions {
-    /// Connections at a time; more are closed as they come.
+    /// Connections at a time; more are told that there are as many as allowed.
     pub connections_max: usize,
     /// Largest message, in bytes of its body.
     pub message_bytes_max: u64,
@@ -104,6 +107,7 @@ impl AmqpFront {
     /// returns; at the latest after [`AmqpFrontOptions::drain`].
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let mut connections = JoinSet::new();
+        let connections_max = self.front.options.connections_max;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
@@ -111,10 +115,12 @@ impl AmqpFront {
                 () = &mut shutdown => break,
                 Some(ended) = connections.join_next(), if !connections.is_empty() => report_panic(ended),
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, peer)) if connections.len() < self.front.options.connections_max => {
+                    Ok((stream, peer)) if connections.len() < connections_max + TURNED_AWAY_MAX => {
                         // An address without a port is known when the client has connected.
                         let local = stream.local_addr().unwrap_or(self.listener.local_addr());
-                        connections.spawn(connection::serve(self.front.clone(), stream, Ends { peer, local }));
+                        let is_too_many = connections.len() >= connections_max;
+                        let ends = Ends { peer, local, is_too_many };
+                        connections.spawn(connection::serve(self.front.clone(), stream, ends));
                     }
                     Ok((_, peer)) => tracing::warn!(%peer, "a connection was refused: there are as many as allowed"),
                     Err(error) => {
@@ -143,7 +149,11 @@ impl AmqpFront {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        connection::serve(self.front.clone(), stream, Ends { peer, local: self.listener.local_addr() })
+        connection::serve(
+            self.front.clone(),
+            stream,
+            Ends { peer, local: self.listener.local_addr(), is_too_many: false },
+        )
     }
 }
 

@@ -15,6 +15,10 @@ pub(crate) const FRAME_MAX: u32 = 131_072;
 /// Seconds between signs of life that are offered (RabbitMQ's default).
 pub(crate) const HEARTBEAT_SECONDS: u16 = 60;
 
+/// Who an anonymous client is, and with which password.
+const ANONYMOUS_USER: &str = "guest";
+const ANONYMOUS_PASSWORD: &[u8] = b"guest";
+
 /// The version as which we introduce ourselves: clients and their suites look for what it can do.
 const VERSION: &str = "4.3.0";
 
@@ -104,7 +108,7 @@ pub(crate) fn start() -> connection::Start {
         version_major: 0,
         version_minor: 9,
         server_properties,
-        mechanisms: Bytes::from_static(b"PLAIN AMQPLAIN"),
+        mechanisms: Bytes::from_static(b"PLAIN AMQPLAIN ANONYMOUS"),
         locales: Bytes::from_static(b"en_US"),
     }
 }
@@ -180,6 +184,9 @@ fn credentials(ok: connection::StartOk) -> Result<Credentials, Failure> {
             let read = amqplain(response).map(|(user, password)| ("AMQPLAIN", user, password));
             read.ok_or_else(|| malformed("AMQPLAIN"))?
         }
+        // Whoever says nothing is the user that there is at first, for as long as its password is that of the first
+        // day: as in RabbitMQ, whose anonymous users are configured so.
+        "ANONYMOUS" => ("ANONYMOUS", ANONYMOUS_USER.to_owned(), Bytes::from_static(ANONYMOUS_PASSWORD)),
         other => {
             let words = format!("unknown authentication mechanism '{other}'");
             return Err(Failure::new(ReplyCode::CommandInvalid, words));
@@ -258,6 +265,14 @@ mod tests {
         let Handshake::Wanted(client, agreed, namespace) = handshake else { panic!("{handshake:?}") };
         assert_eq!((client.user.as_str(), namespace.as_str()), ("guest", "/"));
         assert_eq!(agreed, Agreed { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: 10 });
+    }
+
+    #[test]
+    fn who_says_nothing_is_the_user_of_the_first_day() {
+        let handshake = Handshake::Started.take(start_ok("ANONYMOUS", b"anything")).unwrap();
+        let Handshake::Claimed(credentials) = handshake else { panic!("{handshake:?}") };
+        assert_eq!((credentials.client.user.as_str(), &credentials.password[..]), ("guest", &b"guest"[..]));
+        assert_eq!(credentials.client.mechanism, "ANONYMOUS");
     }
 
     #[test]

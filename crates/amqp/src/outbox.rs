@@ -65,6 +65,11 @@ impl Outbox {
         self.shared.unsent.load(Ordering::Acquire) > UNSENT_BYTES_MAX
     }
 
+    /// Whether the peer has taken everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.unsent.load(Ordering::Acquire) == 0
+    }
+
     /// Bytes that the peer has taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.shared.taken.load(Ordering::Acquire)

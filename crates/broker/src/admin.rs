@@ -199,20 +199,30 @@ impl Broker {
                 other => return Err(refused(other)),
             }
         }
+        // Most topics, and nearly all queues, have no group that knows of them.
         let dropping = self
             .node
             .data_shards()
             .into_iter()
+            .filter(|shard| self.has_offsets_of(*shard, meta.id))
             .map(|shard| self.propose_to(shard, Command::DropTopicOffsets { topic_id: meta.id }));
         for outcome in join_all(dropping).await {
             outcome?;
         }
         match self.propose_meta(Command::ForgetTopic { topic_id: meta.id }).await? {
-            Outcome::Done | Outcome::Refused(Refusal::UnknownTopic(_)) => {}
+            Outcome::Done => self.uncount(meta),
+            Outcome::Refused(Refusal::UnknownTopic(_)) => {}
             other => return Err(refused(other)),
         }
-        self.count_loads();
         Ok(())
+    }
+
+    /// Whether a group of a shard has a position in a topic.
+    fn has_offsets_of(&self, shard: ShardId, topic: TopicId) -> bool {
+        let Some(handle) = self.node.shard(shard) else { return true };
+        let view = handle.view();
+        let groups = view.groups().into_iter().filter_map(|name| view.group(&name));
+        groups.into_iter().any(|group| group.offsets().any(|commit| commit.topic_id == topic))
     }
 
     /// Replaces a topic's overrides by these.
@@ -369,6 +379,20 @@ impl Broker {
         Ok((0..count).map_while(next).collect())
     }
 
+    /// A topic is gone.
+    fn uncount(&self, meta: &TopicMeta) {
+        let mut loads = self.loads.lock();
+        for partition in &meta.partitions {
+            if let Some(load) = loads.get_mut(&partition.shard) {
+                *load = load.saturating_sub(1);
+            }
+        }
+        drop(loads);
+        self.metrics.topics.dec();
+        self.metrics.partitions.dec_by(meta.partitions.len() as i64);
+        self.topics.forget(meta.id);
+    }
+
     /// Counts the partitions of every shard anew.
     pub(crate) fn count_loads(&self) {
         let Ok(meta) = self.meta() else { return };
@@ -376,11 +400,16 @@ impl Broker {
         let mut loads: BTreeMap<ShardId, u64> =
             self.node.data_shards().into_iter().map(|shard| (shard, 0)).collect();
         let topics = catalog.topics();
+        let mut partitions = 0;
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
-            *loads.entry(partition.shard).or_default() += 1;
+            partitions += 1;
+            // Nothing is placed on a temporary shard for its load.
+            if let Some(load) = loads.get_mut(&partition.shard) {
+                *load += 1;
+            }
         }
         self.metrics.topics.set(topics.len() as i64);
-        self.metrics.partitions.set(loads.values().sum::<u64>() as i64);
+        self.metrics.partitions.set(partitions);
         *self.loads.lock() = loads;
         self.topics.forget_all_but(&catalog);
     }

@@ -94,13 +94,14 @@ impl Broker {
     ) -> Result<Arc<Broker>, StartError> {
         options.check()?;
         node.ready().await.map_err(Unavailable::from)?;
+        let meta = node.shard(ShardId::META).ok_or(Unavailable::NotLeader { leader: None })?.view().clone();
         let metrics = Metrics::new();
         let ids = IdSource::new(options.seed);
         let gate = Gate::new(options.access.clone(), ids.secret());
         let broker = Arc::new_cyclic(|myself| Broker {
             myself: myself.clone(),
             unfinished: Notify::new(),
-            topics: TopicCache::new(options.defaults.clone()),
+            topics: TopicCache::new(options.defaults.clone(), meta),
             gate,
             ids,
             producer_ids: ProducerIds::default(),
@@ -184,7 +185,7 @@ impl Broker {
         self.began.elapsed()
     }
 
-    /// Whether records are refused at present because the disk is nearly full.
+    /// Whether records are refused at present, or would be, because the disk is nearly full.
     pub fn is_disk_full(&self) -> bool {
         let shards = self.node.data_shards();
         shards.into_iter().filter_map(|shard| self.node.shard(shard)).any(ShardHandle::is_disk_full)
@@ -197,7 +198,7 @@ impl Broker {
 
     /// Counters and gauges, those of the shards brought up to date.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        for shard in std::iter::once(ShardId::META).chain(self.node.data_shards()) {
+        for shard in std::iter::once(ShardId::META).chain(self.shards_of_partitions()) {
             let Some(handle) = self.node.shard(shard) else { continue };
             self.metrics.show_shard(ShardFigures {
                 shard,
@@ -340,8 +341,20 @@ impl Broker {
         self.shard(ShardId::META)
     }
 
+    /// The shards of this node that partitions are in: those that topics are placed on, and its temporary one.
+    pub(crate) fn shards_of_partitions(&self) -> Vec<ShardId> {
+        let mut shards = self.node.data_shards();
+        shards.push(self.node.temporary());
+        shards
+    }
+
+    /// Whether a shard is the temporary one of another node, which alone has to do with it.
+    pub(crate) fn is_elsewhere(&self, shard: ShardId) -> bool {
+        shard.temporary_of().is_some_and(|node| node != self.node.node_id())
+    }
+
     /// A shard of which this node has a replica.
     pub(crate) fn shard(&self, shard: ShardId) -> Result<&ShardHandle, Unavailable> {
-        self.node.shard(shard).ok_or(Unavailable::NotLeader { leader: None })
+        self.node.shard(shard).ok_or_else(|| Unavailable::NotLeader { leader: shard.temporary_of() })
     }
 }

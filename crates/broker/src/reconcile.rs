@@ -83,7 +83,7 @@ impl Broker {
         // What is open is listed before the catalog is looked at: a partition is opened only after
         // the catalog has it, so one that is open and not in the catalog is a deleted topic's.
         let mut open: Vec<(ShardId, Vec<weir_model::PartitionId>)> = Vec::new();
-        for shard in self.node.data_shards() {
+        for shard in self.shards_of_partitions() {
             let handle = self.shard(shard)?;
             if handle.leadership().is_leader {
                 let partitions = handle.view().partitions();
@@ -98,6 +98,9 @@ impl Broker {
             let settings = self.settings_of(&topic);
             for partition in &topic.partitions {
                 known.insert(partition.id);
+                if self.is_elsewhere(partition.shard) {
+                    continue;
+                }
                 if let Some(command) = self.correction(partition, &settings)? {
                     work.push((partition.shard, command));
                 }
@@ -124,6 +127,7 @@ impl Broker {
         for topic in deleting {
             self.finish_deletion(&topic).await?;
         }
+        self.count_loads();
         Ok(changes)
     }
 

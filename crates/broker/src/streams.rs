@@ -98,21 +98,26 @@ impl StreamRecords {
     }
 }
 
+/// Which records a reader wants.
+pub type RecordFilter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
+
 /// How far a reader has come in a partition.
 struct Cursor {
     partition: PartitionRef,
     next: Offset,
+    filter: Option<RecordFilter>,
     at_hand: VecDeque<StreamRecord>,
 }
 
 impl Broker {
-    /// Reads a topic from some point on: so many records, and more as they are taken. Fails where another node leads
-    /// a partition.
+    /// Reads a topic from some point on: so many records, and more as they are taken; those that the filter lets through,
+    /// if there is one. Fails where another node leads a partition.
     pub async fn read_stream(
         &self,
         topic: &Topic,
         start: StreamStart,
         credit: u32,
+        filter: Option<RecordFilter>,
     ) -> Result<(StreamCredit, StreamRecords), AdminError> {
         let mut cursors = Vec::new();
         for index in 0..topic.partition_count() {
@@ -121,7 +126,7 @@ impl Broker {
             })?;
             partition.ready()?;
             let next = first_offset(&partition, start).await?;
-            cursors.push(Cursor { partition, next, at_hand: VecDeque::new() });
+            cursors.push(Cursor { partition, next, filter: filter.clone(), at_hand: VecDeque::new() });
         }
         let (sender, records) = mpsc::channel(RUNS_WAITING_MAX);
         let given = StreamCredit::default();
@@ -145,24 +150,27 @@ async fn first_offset(partition: &PartitionRef, start: StreamStart) -> Result<Of
     })
 }
 
-/// Reads until nobody takes what is read, or a partition is not led here any more.
+/// Reads until nobody takes what is read, or a partition is not led here any more or was deleted.
 async fn read(mut cursors: Vec<Cursor>, credit: StreamCredit, records: mpsc::Sender<Vec<StreamRecord>>) {
     let wait = FetchWait::on(cursors.iter().map(|cursor| &cursor.partition));
     loop {
         let mark = wait.mark();
         let mut is_idle = true;
         for cursor in &mut cursors {
-            if cursor.partition.ready().is_err() {
+            if cursor.partition.ready().is_err() || cursor.partition.view().is_closed() {
                 return;
             }
             if credit.left() == 0 {
                 break;
             }
+            let before = cursor.next;
             if let Err(error) = cursor.read_on().await {
                 tracing::error!(%error, partition = %cursor.partition.id(), "a stream could not be read; it tries again");
                 continue;
             }
             let run: Vec<_> = cursor.at_hand.drain(..cursor.at_hand.len().min(credit.left())).collect();
+            // What the filter keeps back is passed over, however much it is, and read no faster than anything else.
+            is_idle &= cursor.next == before;
             if !run.is_empty() {
                 is_idle = false;
                 credit.spend(run.len());
@@ -201,6 +209,8 @@ impl Cursor {
         };
         let partition = self.partition.index();
         let records = run.records.into_iter();
+        let records =
+            records.filter(|(_, record)| self.filter.as_ref().is_none_or(|filter| filter(&record.record)));
         self.at_hand.extend(records.map(|(offset, record)| StreamRecord {
             partition,
             offset,

@@ -7,10 +7,11 @@ use parking_lot::RwLock;
 use weir_model::TopicId;
 use weir_model::command::TopicMeta;
 use weir_model::queue::{QueueMeta, split_name};
+use weir_model::routing::Arguments;
 use weir_model::settings::PartitionSettings;
-use weir_shard::Catalog;
+use weir_shard::{Catalog, ShardView, Topology};
 
-use crate::topology::{InvalidArgument, QueueArguments};
+use crate::topology::{Applied, InvalidArgument, Policies, QueueArguments};
 
 /// A topic. A snapshot: one that is altered later is another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +29,10 @@ pub struct Topic {
 pub struct QueueFacts {
     /// As the meta shard knows it.
     pub meta: Arc<QueueMeta>,
-    /// What its arguments say. They were checked when it was declared; another binary may have done that.
+    /// What its arguments and policies say. They were checked when it was declared; another binary may have done that.
     pub arguments: Result<QueueArguments, InvalidArgument>,
+    /// What policies say of it, which is in the arguments.
+    pub applied: Applied,
 }
 
 impl Topic {
@@ -54,40 +57,70 @@ impl Topic {
     }
 }
 
-/// Topics with their settings worked out, kept until the catalog has another entry for them.
+/// Topics with their settings worked out, kept until the catalog has another entry for them or policies have changed.
 #[derive(Debug)]
 pub(crate) struct TopicCache {
     defaults: PartitionSettings,
-    topics: RwLock<BTreeMap<TopicId, Arc<Topic>>>,
+    /// Of the meta shard.
+    view: ShardView,
+    /// Each with the entry at which the policies were changed last that it goes by.
+    topics: RwLock<BTreeMap<TopicId, (u64, Arc<Topic>)>>,
+    policies: RwLock<Arc<Policies>>,
 }
 
 impl TopicCache {
-    pub fn new(defaults: PartitionSettings) -> TopicCache {
-        TopicCache { defaults, topics: RwLock::default() }
+    pub fn new(defaults: PartitionSettings, view: ShardView) -> TopicCache {
+        TopicCache { defaults, view, topics: RwLock::default(), policies: RwLock::default() }
     }
 
     /// The topic of an entry of the catalog.
     pub fn get(&self, catalog: &Catalog, meta: &Arc<TopicMeta>) -> Arc<Topic> {
-        if let Some(topic) = self.topics.read().get(&meta.id)
+        if let Some((changed_at, topic)) = self.topics.read().get(&meta.id)
+            && *changed_at == self.view.policies_changed_at()
             && Arc::ptr_eq(&topic.meta, meta)
         {
             return topic.clone();
         }
         let settings = Arc::new(effective(&self.defaults, meta));
-        let queue = catalog.queue(meta.id).map(|queue| {
-            let (namespace, name) = split_name(&meta.name);
-            let arguments = QueueArguments::read(namespace, name, queue.kind, &queue.arguments);
-            Arc::new(QueueFacts { meta: queue.clone(), arguments })
-        });
+        let policies = self.policies(&self.view.topology());
+        let queue = catalog.queue(meta.id).map(|queue| Arc::new(facts(meta, queue, &policies)));
         let topic = Arc::new(Topic { meta: meta.clone(), settings, queue });
-        self.topics.write().insert(meta.id, topic.clone());
+        self.topics.write().insert(meta.id, (policies.changed_at(), topic.clone()));
         topic
+    }
+
+    /// The policies, compiled.
+    pub fn policies(&self, topology: &Topology) -> Arc<Policies> {
+        let known = self.policies.read().clone();
+        if known.changed_at() == topology.policies_changed_at() {
+            return known;
+        }
+        let policies = Arc::new(Policies::of(topology));
+        *self.policies.write() = policies.clone();
+        policies
+    }
+
+    /// Lets go of one.
+    pub fn forget(&self, id: TopicId) {
+        self.topics.write().remove(&id);
     }
 
     /// Lets go what the catalog does not have any more.
     pub fn forget_all_but(&self, catalog: &Catalog) {
         self.topics.write().retain(|id, _| catalog.topic_by_id(*id).is_some());
     }
+}
+
+fn facts(topic: &TopicMeta, queue: &Arc<QueueMeta>, policies: &Policies) -> QueueFacts {
+    let (namespace, name) = split_name(&topic.name);
+    let read = |arguments: &Arguments| QueueArguments::read(namespace, name, queue.kind, arguments);
+    let applied = policies.of_queue(namespace, name, queue.kind);
+    // What policies say may not go with what the queue was declared with: then it goes by that alone.
+    let arguments = match applied == Applied::default() {
+        true => read(&queue.arguments),
+        false => read(&applied.over(&queue.arguments)).or_else(|_| read(&queue.arguments)),
+    };
+    QueueFacts { meta: queue.clone(), arguments, applied }
 }
 
 /// The settings of a topic. Overrides were checked when they were set; if a default that they relied

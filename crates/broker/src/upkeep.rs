@@ -40,7 +40,7 @@ impl Broker {
             if look == Look::All {
                 since_all = Duration::ZERO;
             }
-            for shard in self.node.data_shards() {
+            for shard in self.shards_of_partitions() {
                 if let Err(error) = self.retain(shard, look, &mut looks).await {
                     tracing::warn!(%shard, %error, "retention did not get through a shard; it tries again");
                 }

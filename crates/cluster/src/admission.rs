@@ -166,9 +166,9 @@ impl Gate {
         }
     }
 
-    /// Whether records are refused because there is no room for them.
+    /// Whether there is no room for records, whether or not some were refused since.
     pub(crate) fn is_disk_full(&self) -> bool {
-        self.disk.is_refusing()
+        self.disk.is_low()
     }
 
     /// Waits for room for an append of that many bytes.

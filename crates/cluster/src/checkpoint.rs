@@ -25,11 +25,11 @@ use crate::raft::types::RaftHandle;
 use crate::segments::SegmentSignal;
 
 /// How often a shard looks whether a checkpoint is due, when nothing tells it.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What was trimmed or deleted takes its space at most this long, and less where space is short: files are
 /// unlinked when a checkpoint no longer names them.
-const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const GIVE_BACK_AFTER: Duration = Duration::from_secs(10);
 
 /// How long one that failed is not tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often what a checkpoint waits for is looked at.
-const WAIT_STEP: Duration = Duration::from_millis(5);
+pub(crate) const WAIT_STEP: Duration = Duration::from_millis(5);
 
 /// Makes one shard's checkpoints.
 #[derive(Clone)]

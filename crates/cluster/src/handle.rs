@@ -16,9 +16,9 @@ use weir_shard::ShardView;
 
 use crate::admission::Admission;
 use crate::errors::ProposeError;
+use crate::gathering::{CommandReply, Submitted};
 use crate::leadership::Leadership;
-use crate::proposer::{CommandReply, Submitted};
-use crate::replica::Replica;
+use crate::replica::{Agreement, Replica};
 
 /// A shard, as far as this node has to do with it. Cheap to clone.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl ShardHandle {
         Ok(PendingQueued { queued, replica: Arc::clone(&self.replica) })
     }
 
-    /// Whether records are refused because the disk has no room for them, as of late.
+    /// Whether the disk has no room for records: those that come are refused.
     pub fn is_disk_full(&self) -> bool {
         self.replica.gate.is_disk_full()
     }
@@ -107,7 +107,11 @@ impl ShardHandle {
 
     /// The nodes that vote in this shard, as far as this node knows.
     pub fn voters(&self) -> Vec<NodeId> {
-        let metrics = self.replica.raft.server_metrics();
+        let raft = match &self.replica.agreement {
+            Agreement::Group { raft, .. } => raft,
+            Agreement::Alone(node) => return vec![*node],
+        };
+        let metrics = raft.server_metrics();
         let known = metrics.borrow_watched();
         known.membership_config.voter_ids().map(NodeId).collect()
     }
@@ -121,7 +125,9 @@ impl ShardHandle {
     /// is certain that this node still led after the call began.
     pub async fn linearize(&self) -> Result<(), ProposeError> {
         self.check()?;
-        match self.replica.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+        // Alone a node answers nobody before it has applied.
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return Ok(()) };
+        match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
             Ok(_) => Ok(()),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {
                 Err(ProposeError::NotLeader { leader: to.leader_id.map(NodeId) })
@@ -132,10 +138,16 @@ impl ShardHandle {
     }
 
     /// Gives the leadership to another voter, as far as it lies in this node's hands: it ends when
-    /// the other one is elected, or goes on.
+    /// the other one is elected, or goes on. Where there is no other it stays.
     pub async fn transfer_leadership(&self, to: NodeId) -> Result<(), ProposeError> {
-        let transfer = self.replica.raft.trigger().transfer_leader(to.0).await;
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return Ok(()) };
+        let transfer = raft.trigger().transfer_leader(to.0).await;
         transfer.map_err(|fatal| self.replica.stopped(&fatal.to_string()))
+    }
+
+    /// Takes no commands any more.
+    pub(crate) fn close(&self, why: ProposeError) {
+        self.replica.close(why);
     }
 
     fn check(&self) -> Result<(), ProposeError> {

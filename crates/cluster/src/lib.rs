@@ -13,6 +13,7 @@ mod blocking;
 mod checkpoint;
 mod clock;
 mod errors;
+mod gathering;
 mod handle;
 mod journal;
 mod leadership;
@@ -22,6 +23,7 @@ mod proposer;
 mod raft;
 mod replica;
 mod segments;
+mod temporary;
 mod transport;
 mod vigilance;
 

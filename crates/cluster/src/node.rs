@@ -2,6 +2,8 @@
 
 mod start;
 
+pub(crate) use start::command_bytes_max;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
@@ -19,15 +21,15 @@ use crate::admission::DiskSpace;
 use crate::checkpoint::Checkpointer;
 use crate::clock::Clock;
 use crate::errors::{ProposeError, StartError};
+use crate::gathering::COMMANDS_WAITING_MAX;
 use crate::handle::ShardHandle;
 use crate::journal::driver::JournalStatus;
 use crate::journal::queue::JournalQueue;
 use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
-use crate::proposer::COMMANDS_WAITING_MAX;
 use crate::raft::network;
 use crate::raft::rpc::{Answer, Request};
-use crate::raft::types::Runtime;
+use crate::raft::types::{RaftHandle, Runtime};
 use crate::replica::Replica;
 use crate::segments::SegmentQueue;
 use crate::transport::Transport;
@@ -47,6 +49,7 @@ pub struct Node {
     seed: u64,
     drive: Drive,
     shards: BTreeMap<ShardId, Running>,
+    temporary: ShardHandle,
     journal: Arc<JournalQueue>,
     segments: Arc<SegmentQueue>,
     space: Arc<DiskSpace>,
@@ -59,6 +62,7 @@ pub struct Node {
 struct Running {
     handle: ShardHandle,
     replica: Arc<Replica>,
+    raft: RaftHandle,
     checkpointer: Checkpointer,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
@@ -124,7 +128,16 @@ impl Node {
 
     /// A shard, if this node has a replica of it.
     pub fn shard(&self, id: ShardId) -> Option<&ShardHandle> {
+        if id == self.temporary.id() {
+            return Some(&self.temporary);
+        }
         self.shards.get(&id).map(|running| &running.handle)
+    }
+
+    /// The shard for what does not outlive this node's next start. It is empty when the node has started; nothing
+    /// of it is in the journal, and what is too much for memory is in files that are never synced.
+    pub fn temporary(&self) -> ShardId {
+        self.temporary.id()
     }
 
     /// The shards that partitions and groups are placed on.
@@ -144,7 +157,7 @@ impl Node {
             if leadership.wait_for(settled).await.is_err() {
                 return Err(replica.stopped("it has stopped"));
             }
-            let recovered = replica.raft.wait_for_recovery(None).await;
+            let recovered = running.raft.wait_for_recovery(None).await;
             recovered.map_err(|error| replica.stopped(&error.to_string()))?;
         }
         Ok(())
@@ -163,7 +176,7 @@ impl Node {
                 // what it has makes no checkpoint, and would keep the journal full for ever.
                 let log = &running.checkpointer.log;
                 let full = self.status.is_full() && log.unapplied_bytes() >= ENTRY_BYTES_MAX as u64;
-                Runtime::scope(seed, network::answer(&running.replica.raft, request, full)).await
+                Runtime::scope(seed, network::answer(&running.raft, request, full)).await
             }
             Err(error) => Answer::Refused(error.to_string()).encode(),
         }
@@ -175,6 +188,7 @@ impl Node {
         for running in self.shards.values() {
             running.replica.close(ProposeError::ShuttingDown);
         }
+        self.temporary.close(ProposeError::ShuttingDown);
         let drained = async {
             while !self.shards.values().all(Running::is_drained) {
                 tokio::time::sleep(DRAIN_STEP).await;
@@ -208,9 +222,11 @@ impl Node {
 
     /// Stops everything where it stands and writes nothing more, as a crash would.
     pub async fn abandon(&self) {
+        let why = ProposeError::Stopped("the node was abandoned".to_owned());
         for running in self.shards.values() {
-            running.replica.close(ProposeError::Stopped("the node was abandoned".to_owned()));
+            running.replica.close(why.clone());
         }
+        self.temporary.close(why);
         self.journal.fail("the node was abandoned");
         self.stop.send_replace(true);
         self.end_shards().await;
@@ -223,7 +239,7 @@ impl Node {
 
     async fn end_shards(&self) {
         for running in self.shards.values() {
-            if let Err(error) = running.replica.raft.shutdown().await {
+            if let Err(error) = running.raft.shutdown().await {
                 tracing::warn!(%error, "a replica did not end in order");
             }
         }

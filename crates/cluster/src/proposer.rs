@@ -1,54 +1,27 @@
-//! Gathers a shard's commands into entries and proposes them.
+//! Proposes a shard's commands, gathered into entries.
 //!
-//! Everything that waits goes into one entry, up to 1 MiB or one larger batch; the next entry is
-//! proposed without waiting for the one before. The order in which commands were submitted is the
-//! order in which they are applied. A leadership begins with `Lead`, and every entry is proposed for
-//! exactly the leadership that it was made in, so that nothing can come before it.
+//! The next entry is proposed without waiting for the one before. The order in which commands were
+//! submitted is the order in which they are applied. A leadership begins with `Lead`, and every entry is
+//! proposed for exactly the leadership that it was made in, so that nothing can come before it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::errors::ClientWriteError;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use weir_model::command::{Command, Outcome};
-use weir_model::entry::{ENTRY_COMMANDS_MAX, Entry};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use weir_model::command::Command;
+use weir_model::entry::Entry;
 use weir_model::{NodeId, TimestampMs};
 
-use crate::admission::{Admission, Gate};
+use crate::admission::Gate;
 use crate::clock::Clock;
 use crate::errors::ProposeError;
+use crate::gathering::{Submitted, gather, take_apart};
 use crate::leadership::Leadership;
-use crate::raft::types::{Config, Proposal, QueuedReply, RaftHandle, Reply, WriteResult};
-
-/// Commands of a shard that wait to be gathered.
-pub(crate) const COMMANDS_WAITING_MAX: usize = 64 * 1024;
+use crate::raft::types::{Config, Proposal, RaftHandle, Reply, WriteResult};
 
 /// How long a leader waits before it tries again to begin its leadership.
 const LEAD_RETRY: Duration = Duration::from_millis(100);
-
-/// Who waits for what of a command.
-pub(crate) enum CommandReply {
-    /// For its outcome.
-    Applied(oneshot::Sender<Result<Outcome, ProposeError>>),
-    /// For its place in the journal's line.
-    Queued(QueuedReply),
-}
-
-/// A command in a shard's line.
-pub(crate) struct Submitted {
-    pub command: Command,
-    pub admission: Admission,
-    pub reply: CommandReply,
-}
-
-impl Submitted {
-    fn refuse(self, error: ProposeError) {
-        match self.reply {
-            CommandReply::Applied(reply) => drop(reply.send(Err(error))),
-            CommandReply::Queued(reply) => drop(reply.send(Err(error))),
-        }
-    }
-}
 
 /// Proposes one shard's commands.
 pub(crate) struct Proposer {
@@ -137,38 +110,18 @@ impl Proposer {
         }
     }
 
-    async fn propose(
-        &mut self,
-        term: u64,
-        submitted: Vec<Submitted>,
-        permit: tokio::sync::OwnedSemaphorePermit,
-    ) {
-        let mut commands = Vec::with_capacity(submitted.len());
-        let mut appends = Vec::new();
-        let mut others = Vec::new();
-        let mut waiting = Vec::with_capacity(submitted.len());
-        let mut queued = Vec::new();
-        for Submitted { command, admission, reply } in submitted {
-            match Batches::of(&command) {
-                Batches::None => others.push(admission),
-                batches => appends.push((commands.len(), batches, admission)),
-            }
-            commands.push(command);
-            waiting.push(match reply {
-                CommandReply::Applied(reply) => Some(reply),
-                CommandReply::Queued(reply) => {
-                    queued.push(reply);
-                    None
-                }
-            });
-        }
-        let proposal = Proposal::new(self.entry(commands), queued);
+    async fn propose(&mut self, term: u64, submitted: Vec<Submitted>, permit: OwnedSemaphorePermit) {
+        let (commands, mut asked) = take_apart(submitted);
+        let proposal = Proposal::new(self.entry(commands), asked.take_queued());
         let gate = Arc::clone(&self.gate);
         let own = proposal.clone();
         let reply = Reply::new(move |result: WriteResult| {
-            // Only appends have anything left that must be written to a segment.
-            drop((permit, others));
-            deliver(result, &own, &gate, appends, waiting);
+            drop(permit);
+            let outcomes = result.map(|response| response.data).map_err(|error| propose_error(&error));
+            if let Err(error) = &outcomes {
+                own.tell_queued(&Err(error.clone()));
+            }
+            asked.answer(outcomes, &gate);
         });
         self.write(term, proposal, reply).await;
     }
@@ -184,104 +137,6 @@ impl Proposer {
     fn entry(&mut self, commands: Vec<Command>) -> Entry {
         self.last_time = self.last_time.max(self.clock.now_ms());
         Entry { time: self.last_time, commands }
-    }
-}
-
-/// Everything that waits, up to what one entry takes; waits for something, and for its turn.
-/// Nothing is lost when this is dropped half-way.
-async fn gather(
-    submitted: &mut mpsc::Receiver<Submitted>,
-    held: &mut Option<Submitted>,
-    in_flight: &Arc<Semaphore>,
-    entry_bytes_max: usize,
-) -> Option<(Vec<Submitted>, tokio::sync::OwnedSemaphorePermit)> {
-    if held.is_none() {
-        *held = Some(submitted.recv().await?);
-    }
-    let permit = Arc::clone(in_flight).acquire_owned().await.ok()?;
-    let mut bytes = 0;
-    let mut commands = Vec::new();
-    while let Some(next) = held.take().or_else(|| submitted.try_recv().ok()) {
-        let size = next.command.approximate_bytes();
-        if !commands.is_empty() && (bytes + size > entry_bytes_max || commands.len() == ENTRY_COMMANDS_MAX) {
-            *held = Some(next);
-            break;
-        }
-        bytes += size;
-        commands.push(next);
-    }
-    Some((commands, permit))
-}
-
-/// Tells everybody what came of an entry.
-fn deliver(
-    result: WriteResult,
-    proposal: &Proposal,
-    gate: &Gate,
-    appends: Vec<(usize, Batches, Admission)>,
-    waiting: Vec<Option<oneshot::Sender<Result<Outcome, ProposeError>>>>,
-) {
-    let error = match result {
-        Ok(response) => {
-            let kept: Vec<_> = appends
-                .into_iter()
-                .map(|(at, batches, admission)| (batches.stored(response.data.get(at)), admission))
-                .filter(|(bytes, _)| *bytes > 0)
-                .collect();
-            if !kept.is_empty() {
-                gate.appended(kept);
-            }
-            for (outcome, waiter) in response.data.into_iter().zip(waiting) {
-                if let Some(waiter) = waiter {
-                    let _ = waiter.send(Ok(outcome));
-                }
-            }
-            return;
-        }
-        Err(error) => propose_error(&error),
-    };
-    proposal.tell_queued(&Err(error.clone()));
-    for waiter in waiting.into_iter().flatten() {
-        let _ = waiter.send(Err(error.clone()));
-    }
-}
-
-/// The batches of a command, by their bytes.
-enum Batches {
-    None,
-    One(usize),
-    /// Of commands that stand together, one for each.
-    Several(Vec<Batches>),
-}
-
-impl Batches {
-    fn of(command: &Command) -> Batches {
-        match command {
-            Command::Append { batch, .. }
-            | Command::AppendToAll { batch, .. }
-            | Command::AppendTimed { batch, .. }
-            | Command::AppendUnique { batch, .. } => Batches::One(batch.len()),
-            Command::Together { commands } | Command::MoveRecords { appends: commands, .. }
-                if command.is_append() =>
-            {
-                Batches::Several(commands.iter().map(Batches::of).collect())
-            }
-            _ => Batches::None,
-        }
-    }
-
-    /// Bytes that are to be written to segments. A batch that was refused, or was there already, is not written.
-    fn stored(&self, outcome: Option<&Outcome>) -> usize {
-        match (self, outcome) {
-            (Batches::One(bytes), Some(Outcome::Appended(one))) => usize::from(!one.duplicate) * bytes,
-            (Batches::One(bytes), Some(Outcome::AppendedToAll(all))) => {
-                all.iter().flatten().filter(|one| !one.duplicate).count() * bytes
-            }
-            (Batches::Several(batches), Some(Outcome::Together(outcomes))) => {
-                batches.iter().zip(outcomes).map(|(batch, outcome)| batch.stored(Some(outcome))).sum()
-            }
-            _ => 0,
-        }
     }
 }
 

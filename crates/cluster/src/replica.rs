@@ -4,27 +4,34 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
-use weir_model::ShardId;
+use weir_model::{NodeId, ShardId};
 use weir_shard::ShardView;
 
 use crate::admission::Gate;
 use crate::errors::ProposeError;
+use crate::gathering::Submitted;
 use crate::leadership::Leadership;
-use crate::proposer::Submitted;
 use crate::raft::machine::MachineStatus;
 use crate::raft::types::RaftHandle;
 
 pub(crate) struct Replica {
     pub shard: ShardId,
-    pub raft: RaftHandle,
+    pub agreement: Agreement,
     pub view: ShardView,
     pub gate: Arc<Gate>,
     pub submitted: mpsc::Sender<Submitted>,
     pub leadership: Arc<watch::Sender<Leadership>>,
-    pub machine: Arc<MachineStatus>,
     pub command_bytes_max: usize,
     /// Why no commands are taken any more.
     pub closed: Mutex<Option<ProposeError>>,
+}
+
+/// Who agrees on a shard's entries.
+pub(crate) enum Agreement {
+    /// The replicas of a Raft group.
+    Group { raft: RaftHandle, machine: Arc<MachineStatus> },
+    /// This node by itself: the shard is a temporary one.
+    Alone(NodeId),
 }
 
 impl Replica {
@@ -41,7 +48,9 @@ impl Replica {
 
     /// What to say when something of the replica has stopped.
     pub(crate) fn stopped(&self, otherwise: &str) -> ProposeError {
-        if let Some(why) = self.machine.stopped() {
+        if let Agreement::Group { machine, .. } = &self.agreement
+            && let Some(why) = machine.stopped()
+        {
             return ProposeError::Stopped(why);
         }
         self.closed().unwrap_or_else(|| ProposeError::Stopped(otherwise.to_owned()))

@@ -9,6 +9,7 @@ use weir_model::{Offset, TimestampMs};
 
 use crate::consumers::Consumers;
 use crate::lane::{DeadRun, Lane, Next};
+use crate::resting::Rest;
 use crate::types::{
     ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId,
     Place, SubscribeError, UnknownLease, Waiting, Want,
@@ -59,12 +60,28 @@ impl<R: Waiting> Dispatcher<R> {
         }
     }
 
+    /// Goes by other options from here on: of how many failed deliveries a record may have, of how long those rest that
+    /// come back, and of whether somebody publishes the dead.
+    pub fn configure(&mut self, failures_max: Option<u16>, rest: Option<Rest>, dead_letters: bool) {
+        (self.options.failures_max, self.options.rest) = (failures_max, rest);
+        self.options.dead_letters = dead_letters;
+        if rest.is_none() {
+            self.lanes.values_mut().for_each(|lane| lane.wake(TimestampMs::MAX));
+        }
+        if !dead_letters {
+            for dead in std::mem::take(&mut self.dead) {
+                self.buried(dead.place);
+            }
+        }
+    }
+
     /// Adds a lane, unless there is one of this number.
     pub fn add_lane(&mut self, number: LaneNumber, start: LaneStart) {
         if self.lanes.contains_key(&number) {
             return;
         }
-        let (mut lane, dead) = Lane::new(start, self.options.returns_in_turn, self.options.sized);
+        let (mut lane, dead) =
+            Lane::new(start, self.options.returns_in_turn, self.options.rest, self.options.sized);
         for DeadRun { from, to, reason, marks } in dead {
             if self.options.dead_letters {
                 let places = (from..=to).map(|offset| Place { lane: number, offset });
@@ -98,7 +115,7 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// An owner is gone: its consumers are, and what was leased to it comes back, in the order in which it went out.
     /// Returns which consumers these were.
-    pub fn close_owner(&mut self, owner: OwnerId, failed: bool) -> Vec<ConsumerId> {
+    pub fn close_owner(&mut self, owner: OwnerId, failed: bool, now: TimestampMs) -> Vec<ConsumerId> {
         let consumers = self.consumers.of(owner);
         for consumer in &consumers {
             self.consumers.remove(*consumer);
@@ -106,7 +123,7 @@ impl<R: Waiting> Dispatcher<R> {
         let mut places = self.leased_to(owner);
         places.sort_by_key(|place| self.leases.get(&(owner, *place)).map(|lease| lease.turn));
         for place in places {
-            let _ = self.settle(owner, place, Disposition::Release { failed });
+            let _ = self.settle(owner, place, Disposition::Release { failed }, now);
         }
         consumers
     }
@@ -124,12 +141,13 @@ impl<R: Waiting> Dispatcher<R> {
         owner: OwnerId,
         place: Place,
         disposition: Disposition,
+        now: TimestampMs,
     ) -> Result<(), UnknownLease> {
         let lease = self.leases.remove(&(owner, place)).ok_or(UnknownLease(place))?;
         match disposition {
             Disposition::Accept => self.note(place, Disposition::Accept),
             Disposition::Reject { reason } => self.die(place, reason, lease.marks),
-            Disposition::Release { failed } => self.release(place, lease.marks, failed),
+            Disposition::Release { failed } => self.release(place, lease.marks, failed, now),
         }
         Ok(())
     }
@@ -182,7 +200,8 @@ impl<R: Waiting> Dispatcher<R> {
     /// Hands out what is at hand to those who take it, also what was appended since [`Dispatcher::expire`] and is for
     /// now.
     pub fn dispatch(&mut self, now: TimestampMs, out: &mut Vec<Delivery<R>>) {
-        while self.leases.len() < self.options.leased_max && self.consumers.is_anybody_willing() {
+        self.wake(now);
+        while self.is_anybody_willing() {
             let Ok(Some(number)) = self.first_ready(now, true) else { return };
             let Some((consumer, owner, settled)) = self.consumers.take_turn() else { return };
             if let Some(delivery) = self.hand_out(number, Some(consumer), owner, settled) {
@@ -193,6 +212,7 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Hands out one record to an owner that asks for it.
     pub fn get(&mut self, owner: OwnerId, settled: bool, now: TimestampMs) -> Got<R> {
+        self.wake(now);
         match self.first_ready(now, false) {
             Err(want) => Got::Wanted(want),
             Ok(None) => Got::Empty,
@@ -202,8 +222,26 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Takes out what has expired and comes first, as far as it is at hand.
     pub fn expire(&mut self, now: TimestampMs) {
+        self.wake(now);
         let _ = self.first_ready(now, false);
         self.lanes.values_mut().for_each(Lane::age);
+    }
+
+    /// What has rested for long enough waits again.
+    fn wake(&mut self, now: TimestampMs) {
+        if self.options.rest.is_some() {
+            self.lanes.values_mut().for_each(|lane| lane.wake(now));
+        }
+    }
+
+    /// When the first of the records that rest has rested for long enough.
+    pub fn wakes_at(&self) -> Option<TimestampMs> {
+        self.lanes.values().filter_map(Lane::wakes_at).min()
+    }
+
+    /// Records that came back and rest.
+    pub fn resting(&self) -> u64 {
+        self.lanes.values().map(Lane::resting).sum()
     }
 
     /// When the record that comes first expires, if it is at hand and does.
@@ -257,7 +295,8 @@ impl<R: Waiting> Dispatcher<R> {
 
     /// Whether somebody would get a record that came now.
     pub fn is_anybody_willing(&self) -> bool {
-        self.consumers.is_anybody_willing() && self.leases.len() < self.options.leased_max
+        let held = self.leases.len() as u64 + self.resting();
+        self.consumers.is_anybody_willing() && held < self.options.leased_max as u64
     }
 
     /// Records that wait for somebody.
@@ -357,18 +396,22 @@ impl<R: Waiting> Dispatcher<R> {
         Some(Delivery { consumer, owner, place, record, redelivered, marks })
     }
 
-    fn release(&mut self, place: Place, marks: Marks, failed: bool) {
+    fn release(&mut self, place: Place, marks: Marks, failed: bool, now: TimestampMs) {
         let Some(lane) = self.lanes.get_mut(&place.lane) else { return };
         let marks = Marks {
             failures: marks.failures.saturating_add(u16::from(failed)),
             returns: marks.returns.saturating_add(1),
             order: lane.next_order(),
+            at: now,
+            last_failed: failed,
             dead: None,
         };
         // The release is noted in any case: it is what counts the failure.
         lane.settle(place.offset, place.offset, Disposition::Release { failed });
         if self.options.failures_max.is_some_and(|max| marks.failures > max) {
             self.die(place, DeadReason::DeliveryLimit, marks);
+        } else if let Some(until) = self.options.rest.and_then(|rest| rest.until(&marks)) {
+            lane.rest(place.offset, place.offset, marks, until);
         } else {
             lane.give_back(place.offset, place.offset, marks);
         }

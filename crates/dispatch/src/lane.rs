@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_model::Offset;
 use weir_model::subscription::{DeadReason, Disposition, Marks, Settlement};
+use weir_model::{Offset, TimestampMs};
 
+use crate::resting::{Rest, Resting};
 use crate::sizes::Sizes;
 use crate::types::{LaneChanges, LaneStart, Waiting};
 
@@ -60,6 +61,8 @@ pub(crate) struct Lane<R> {
     /// What came back, by the order in which it is handed out again: runs of the same marks.
     returned: BTreeMap<(u64, Offset), (Offset, Marks)>,
     at_hand: BTreeMap<Offset, R>,
+    /// What came back and is not handed out before its time.
+    resting: Resting,
     returns_in_turn: bool,
     next_order: u64,
     /// Records below may have been handed out by an earlier leader.
@@ -78,14 +81,19 @@ struct Sized {
     sizes: Sizes,
     /// Nothing from here on has been sized.
     to: Offset,
-    /// Runs that were not ready when the leadership began, rising.
-    never_ready: VecDeque<(Offset, Offset)>,
+    /// Runs that were not ready when the leadership began, rising: settled, dead, or, with true, resting.
+    not_ready: VecDeque<(Offset, Offset, bool)>,
     ready_bytes: u64,
 }
 
 impl<R: Waiting> Lane<R> {
     /// A lane at the beginning of a leadership, and its dead records.
-    pub(crate) fn new(start: LaneStart, returns_in_turn: bool, sized: bool) -> (Lane<R>, Vec<DeadRun>) {
+    pub(crate) fn new(
+        start: LaneStart,
+        returns_in_turn: bool,
+        rest: Option<Rest>,
+        sized: bool,
+    ) -> (Lane<R>, Vec<DeadRun>) {
         let run_len = |from: Offset, to: Offset| (to - from + 1) as u64;
         let settled: u64 = start.settled.iter().map(|(from, to)| run_len(*from, *to)).sum();
         let mut lane = Lane {
@@ -98,6 +106,7 @@ impl<R: Waiting> Lane<R> {
             past: VecDeque::new(),
             returned: BTreeMap::new(),
             at_hand: BTreeMap::new(),
+            resting: Resting::default(),
             returns_in_turn,
             next_order: 0,
             handed_out_before: start.handed_out,
@@ -107,7 +116,7 @@ impl<R: Waiting> Lane<R> {
             ready: ((start.end - start.head).max(0) as u64).saturating_sub(settled),
             sized: None,
         };
-        let mut never_ready = start.settled.clone();
+        let mut not_ready: Vec<_> = start.settled.iter().map(|(from, to)| (*from, *to, false)).collect();
         let mut skip = start.settled;
         let mut dead = Vec::new();
         for (from, to, marks) in start.marked {
@@ -116,7 +125,12 @@ impl<R: Waiting> Lane<R> {
                 lane.ready -= run_len(from, to);
                 dead.push(DeadRun { from, to, reason, marks });
                 skip.push((from, to));
-                never_ready.push((from, to));
+                not_ready.push((from, to, false));
+            } else if let Some(until) = rest.and_then(|rest| rest.until(&marks)) {
+                lane.ready -= run_len(from, to);
+                lane.resting.insert(from, to, marks, until);
+                skip.push((from, to));
+                not_ready.push((from, to, true));
             } else if returns_in_turn {
                 lane.returned.insert((marks.order, from), (to, marks));
                 skip.push((from, to));
@@ -127,9 +141,9 @@ impl<R: Waiting> Lane<R> {
         skip.sort_unstable();
         lane.skip = skip.into();
         if sized {
-            never_ready.sort_unstable();
+            not_ready.sort_unstable();
             let (sizes, to) = (Sizes::default(), start.head);
-            lane.sized = Some(Sized { sizes, to, never_ready: never_ready.into(), ready_bytes: 0 });
+            lane.sized = Some(Sized { sizes, to, not_ready: not_ready.into(), ready_bytes: 0 });
         }
         (lane, dead)
     }
@@ -154,13 +168,14 @@ impl<R: Waiting> Lane<R> {
         let Some(sized) = &mut self.sized else { return 0 };
         let (from, next, before) = (sized.to, next.min(self.end), sized.ready_bytes);
         for (offset, bytes) in records {
-            while sized.never_ready.front().is_some_and(|(_, to)| *to < offset) {
-                sized.never_ready.pop_front();
+            while sized.not_ready.front().is_some_and(|(_, to, _)| *to < offset) {
+                sized.not_ready.pop_front();
             }
-            let is_ready = sized.never_ready.front().is_none_or(|(from, _)| *from > offset);
-            if (from..next).contains(&offset) && is_ready {
+            let not_ready = sized.not_ready.front().filter(|(from, _, _)| *from <= offset);
+            let rests = not_ready.is_some_and(|(_, _, rests)| *rests);
+            if (from..next).contains(&offset) && (rests || not_ready.is_none()) {
                 sized.sizes.push(offset, bytes);
-                sized.ready_bytes += bytes;
+                sized.ready_bytes += if rests { 0 } else { bytes };
             }
         }
         sized.to = from.max(next);
@@ -347,15 +362,41 @@ impl<R: Waiting> Lane<R> {
         }
     }
 
+    /// A run of records with the same marks comes back at a later time.
+    pub(crate) fn rest(&mut self, from: Offset, to: Offset, marks: Marks, until: TimestampMs) {
+        self.resting.insert(from, to, marks, until);
+    }
+
+    /// What has rested for long enough comes back.
+    pub(crate) fn wake(&mut self, now: TimestampMs) {
+        while let Some((from, to, marks)) = self.resting.pop_rested(now) {
+            let marks_in_turn = Marks { order: self.next_order(), ..marks };
+            self.give_back(from, to, if self.returns_in_turn { marks_in_turn } else { marks });
+        }
+    }
+
+    /// When records have rested for long enough, if there are such.
+    pub(crate) fn wakes_at(&self) -> Option<TimestampMs> {
+        self.resting.first_until()
+    }
+
+    /// Records that rest.
+    pub(crate) fn resting(&self) -> u64 {
+        self.resting.records()
+    }
+
     /// The order number of the next release.
     pub(crate) fn next_order(&mut self) -> u64 {
         self.next_order += 1;
         self.next_order - 1
     }
 
-    /// Settles everything that is ready. Returns how many records that were.
+    /// Settles everything that is ready or rests. Returns how many records that were.
     pub(crate) fn purge(&mut self) -> u64 {
-        let purged = self.ready;
+        let purged = self.ready + self.resting.records();
+        for (from, to) in self.resting.drain() {
+            self.settle(from, to, Disposition::Accept);
+        }
         let returned = std::mem::take(&mut self.returned);
         for ((_, from), (to, _)) in returned {
             self.settle(from, to, Disposition::Accept);

@@ -11,11 +11,13 @@
 mod consumers;
 mod dispatcher;
 mod lane;
+mod resting;
 mod sizes;
 mod types;
 
 pub use consumers::Gate;
 pub use dispatcher::Dispatcher;
+pub use resting::{Rest, Rests};
 pub use types::{
     ConsumerId, Dead, Delivery, Got, LaneChanges, LaneNumber, LaneStart, NewConsumer, Options, OwnerId,
     Place, SubscribeError, UnknownLease, Waiting, Want,

@@ -7,6 +7,7 @@ use weir_model::subscription::{DeadReason, Marks, Settlement};
 use weir_model::{Offset, TimestampMs};
 
 use crate::consumers::Gate;
+use crate::resting::Rest;
 
 /// One of the partitions that a queue consists of. A queue without priorities has one, of number 0; of several, the
 /// one with the highest number comes first.
@@ -51,11 +52,13 @@ pub struct Options {
     pub returns_in_turn: bool,
     /// A record whose delivery failed more often than this is dead.
     pub failures_max: Option<u16>,
+    /// Records that came back rest before they are handed out again.
+    pub rest: Option<Rest>,
     /// Only one consumer gets records, until it is gone.
     pub single_active: bool,
     /// Somebody publishes dead records elsewhere. Otherwise they are settled at once.
     pub dead_letters: bool,
-    /// Records leased at a time, over all consumers. It also bounds what can come back.
+    /// Records leased or resting at a time, over all consumers. It also bounds what can come back.
     pub leased_max: usize,
     /// Records are sized, so that it is known how many bytes wait. See [`crate::Dispatcher::wants_sizes`].
     pub sized: bool,
@@ -70,6 +73,7 @@ impl Default for Options {
         Options {
             returns_in_turn: false,
             failures_max: None,
+            rest: None,
             single_active: false,
             dead_letters: false,
             leased_max: 1_000_000,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::access::AccessChange;
+use crate::policy::{PolicyKey, PolicyMeta};
 use crate::queue::QueueMeta;
 use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
@@ -128,6 +129,16 @@ pub enum Command {
     ChangeAccess {
         /// How.
         change: AccessChange,
+    },
+    /// Makes a policy, or another one of it.
+    PutPolicy {
+        /// As it is to be.
+        policy: PolicyMeta,
+    },
+    /// Takes a policy back.
+    DeletePolicy {
+        /// Which.
+        key: PolicyKey,
     },
     /// Hands out a run of producer ids that nobody else ever gets.
     AllocateProducerIds {
@@ -476,6 +487,9 @@ pub enum Refusal {
     /// There are queues in the namespace, or it is the default one.
     #[error("the namespace '{0}' is in use")]
     NamespaceInUse(String),
+    /// There is no such policy.
+    #[error("there is no policy '{0}'")]
+    UnknownPolicy(String),
     /// There is no such group.
     #[error("there is no group '{0}'")]
     UnknownGroup(String),

@@ -17,6 +17,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::access::AccessChange;
 use crate::command::{Command, GroupMember, GroupMembership, OffsetCommit, PartitionMeta, TopicMeta};
+use crate::policy::{PolicyKey, PolicyMeta};
 use crate::queue::QueueMeta;
 use crate::routing::{BindingMeta, ExchangeMeta};
 use crate::settings::PartitionSettings;
@@ -149,7 +150,9 @@ impl Command {
             | Command::DeclareExchange { .. }
             | Command::Bind { .. }
             | Command::Unbind { .. }
-            | Command::ChangeAccess { .. } => {
+            | Command::ChangeAccess { .. }
+            | Command::PutPolicy { .. }
+            | Command::DeletePolicy { .. } => {
                 // Few and small: what they take is found by writing them.
                 let mut body = Writer::new();
                 encode_body(self, &mut body);
@@ -209,6 +212,8 @@ impl Command {
             Command::Bind { .. } => 26,
             Command::Unbind { .. } => 27,
             Command::ChangeAccess { .. } => 28,
+            Command::PutPolicy { .. } => 29,
+            Command::DeletePolicy { .. } => 30,
             Command::OpenPartition { .. } => 32,
             Command::ConfigurePartition { .. } => 33,
             Command::ClosePartition { .. } => 34,
@@ -357,6 +362,8 @@ fn encode_body(command: &Command, out: &mut Writer) {
         }
         Command::Bind { binding } | Command::Unbind { binding } => binding.encode(out),
         Command::ChangeAccess { change } => change.encode(out),
+        Command::PutPolicy { policy } => policy.encode(out),
+        Command::DeletePolicy { key } => key.encode(out),
         Command::OpenPartition { partition, settings, epoch_base } => {
             out.u64(partition.0);
             settings.encode(out);
@@ -503,6 +510,8 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
         26 => Command::Bind { binding: BindingMeta::decode(r)? },
         27 => Command::Unbind { binding: BindingMeta::decode(r)? },
         28 => Command::ChangeAccess { change: AccessChange::decode(r)? },
+        29 => Command::PutPolicy { policy: PolicyMeta::decode(r)? },
+        30 => Command::DeletePolicy { key: PolicyKey::decode(r)? },
         32 => Command::OpenPartition {
             partition: PartitionId(r.u64()?),
             settings: PartitionSettings::decode(r)?,
@@ -686,6 +695,8 @@ impl TopicMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::ApplyTo;
+    use crate::routing::ArgumentValue;
     use crate::subscription::{DeadReason, Disposition};
     use crate::unique::WindowKind;
     use proptest::prelude::*;
@@ -748,6 +759,18 @@ mod tests {
                     namespace: "/".into(),
                     exchange: None,
                 },
+            },
+            Command::PutPolicy {
+                policy: PolicyMeta {
+                    key: PolicyKey { namespace: "/".into(), operator: true, name: "most".into() },
+                    pattern: "^q".into(),
+                    apply_to: ApplyTo::QuorumQueues,
+                    priority: 7,
+                    definition: vec![("max-length".into(), ArgumentValue::Integer(10))],
+                },
+            },
+            Command::DeletePolicy {
+                key: PolicyKey { namespace: "/".into(), operator: false, name: "ttl".into() },
             },
             Command::AppendUnique {
                 partition: PartitionId(3),

@@ -19,6 +19,22 @@ pub struct ShardId(pub u32);
 impl ShardId {
     /// The meta shard: topics, placement, settings and everything else that every node must know.
     pub const META: ShardId = ShardId(0);
+
+    /// Numbers from here on are those of nodes' temporary shards.
+    const TEMPORARY: u32 = 1 << 31;
+
+    /// The temporary shard of a node, which no other node has a replica of, and which is gone with the node. None for
+    /// a node whose number is not below 2^31 - 1.
+    pub fn temporary(node: NodeId) -> Option<ShardId> {
+        let number = u32::try_from(node.0).ok().filter(|number| *number < Self::TEMPORARY - 1)?;
+        Some(ShardId(Self::TEMPORARY + number))
+    }
+
+    /// Whose temporary shard it is; none if it is a replicated one.
+    pub fn temporary_of(self) -> Option<NodeId> {
+        let number = self.0.checked_sub(Self::TEMPORARY).filter(|number| *number < Self::TEMPORARY - 1)?;
+        Some(NodeId(u64::from(number)))
+    }
 }
 
 /// A partition, unique in the cluster for ever: minted by the meta shard, never reused.
@@ -52,7 +68,10 @@ impl fmt::Display for NodeId {
 
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+        match self.temporary_of() {
+            None => write!(f, "{}", self.0),
+            Some(node) => write!(f, "temporary-{node}"),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub mod command;
 pub mod entry;
 pub mod ids;
 pub mod names;
+pub mod policy;
 pub mod queue;
 pub mod routing;
 pub mod settings;

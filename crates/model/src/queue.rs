@@ -90,6 +90,12 @@ pub struct QueueMeta {
 }
 
 impl QueueMeta {
+    /// Whether it falls with the node that it is on: one that belongs to a connection, and one that was declared not to
+    /// outlive a restart.
+    pub fn is_temporary(&self) -> bool {
+        self.exclusive || !self.durable
+    }
+
     /// Writes it, for commands and checkpoints.
     pub fn encode(&self, out: &mut Writer) {
         out.str(self.kind.name());

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use crate::Offset;
 use crate::wire::{DecodeError, Reader, Writer};
+use crate::{Offset, TimestampMs};
 
 /// An individual subscription within its partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,33 +119,52 @@ pub struct Marks {
     pub returns: u16,
     /// Rises with every release of the subscription: the order in which records came back.
     pub order: u64,
+    /// When it came back last; 0 if it never did.
+    pub at: TimestampMs,
+    /// Whether it came back last because its delivery failed.
+    pub last_failed: bool,
     /// Set if nobody gets it any more.
     pub dead: Option<DeadReason>,
 }
 
+/// Set beside the reason of death where a time follows.
+const HAS_TIME: u8 = 0x80;
+
+/// Set beside the reason of death of a record whose delivery failed last.
+const LAST_FAILED: u8 = 0x40;
+
 impl Marks {
-    /// Bytes in the encoding.
-    pub const ENCODED_BYTES: usize = 13;
+    /// Bytes in the encoding, at least.
+    pub const ENCODED_BYTES_MIN: usize = 13;
 
     /// Writes them, for checkpoints.
     pub fn encode(&self, out: &mut Writer) {
         out.i16(self.failures.cast_signed());
         out.i16(self.returns.cast_signed());
         out.u64(self.order);
-        out.u8(self.dead.map_or(0, |reason| reason as u8));
+        let mut byte = self.dead.map_or(0, |reason| reason as u8);
+        byte |= if self.last_failed { LAST_FAILED } else { 0 };
+        byte |= if self.at != 0 { HAS_TIME } else { 0 };
+        out.u8(byte);
+        if self.at != 0 {
+            out.i64(self.at);
+        }
     }
 
     /// Reads what [`Marks::encode`] wrote.
     pub fn decode(reader: &mut Reader) -> Result<Marks, DecodeError> {
         let (failures, returns) = (reader.i16()?.cast_unsigned(), reader.i16()?.cast_unsigned());
         let order = reader.u64()?;
-        let dead = match reader.u8()? {
+        let byte = reader.u8()?;
+        let last_failed = byte & LAST_FAILED != 0;
+        let at = if byte & HAS_TIME != 0 { reader.i64()? } else { 0 };
+        let dead = match byte & !(HAS_TIME | LAST_FAILED) {
             0 => None,
             number => match DeadReason::from_number(number) {
                 Some(reason) => Some(reason),
                 None => return Err(reader.error("a reason is not known to this binary")),
             },
         };
-        Ok(Marks { failures, returns, order, dead })
+        Ok(Marks { failures, returns, order, at, last_failed, dead })
     }
 }

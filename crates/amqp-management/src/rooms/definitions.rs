@@ -1,6 +1,6 @@
 //! `/api/definitions`: everything that was declared, in one document, and the same document read again.
 //!
-//! What Weir does not have, such as policies, may stand in a document only if there is nothing in it: whoever imports
+//! What Weir does not have, such as parameters, may stand in a document only if there is nothing in it: whoever imports
 //! a definition that has no effect would otherwise believe that it has one. Everything is checked before anything is
 //! declared. What is there already stays as it is, as in RabbitMQ.
 
@@ -12,13 +12,14 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use weir_broker::Broker;
-use weir_broker::topology::{ExchangeDeclaration, QueueDeclaration, check_queue_name};
+use weir_broker::topology::{ExchangeDeclaration, QueueDeclaration, check_policy, check_queue_name};
 use weir_model::access::{AccessChange, NamespaceMeta};
+use weir_model::policy::PolicyMeta;
 use weir_model::queue::{QueueMeta, split_name};
 use weir_model::routing::{BindingMeta, Destination, ExchangeMeta, ROUTING_KEY_BYTES_MAX, check_arguments};
 
 use super::nodes::{CLUSTER_NAME, RABBITMQ_VERSION};
-use super::{bindings, exchanges, namespaces, queues, users};
+use super::{bindings, exchanges, namespaces, policies, queues, users};
 use crate::ask::Ask;
 use crate::failure::{Failure, Result};
 use crate::front::Answer;
@@ -35,7 +36,7 @@ const DECLARED_AT_ONCE: usize = 256;
 const RESERVED: &str = "amq.";
 
 /// Sections of what Weir does not have.
-const NOT_SERVED: [&str; 2] = ["parameters", "policies"];
+const NOT_SERVED: [&str; 1] = ["parameters"];
 
 /// Global parameters in which a cluster notes something about itself: another has its own.
 const OF_THE_CLUSTER: [&str; 3] = ["cluster_name", "internal_cluster_id", "cluster_tags"];
@@ -52,7 +53,7 @@ pub(super) fn export(ask: &Ask, namespace: Option<&str>) -> Result<Answer> {
         "product_name": "Weir",
         "product_version": env!("CARGO_PKG_VERSION"),
         "parameters": [],
-        "policies": [],
+        "policies": policies::all(ask, false, &namespaces)?,
         "exchanges": exported_exchanges(ask, &namespaces)?,
         "queues": exported_queues(ask, &namespaces)?,
         "bindings": exported_bindings(ask, &namespaces)?,
@@ -82,7 +83,7 @@ pub(super) fn export(ask: &Ask, namespace: Option<&str>) -> Result<Answer> {
         Some(namespace) => {
             put(&mut document, "rabbitmq_definition_format", json!("single_virtual_host"));
             put(&mut document, "original_vhost_name", json!(namespace));
-            for section in ["exchanges", "queues", "bindings"] {
+            for section in ["exchanges", "queues", "bindings", "policies"] {
                 for item in document[section].as_array_mut().into_iter().flatten() {
                     if let Value::Object(item) = item {
                         item.remove("vhost");
@@ -167,6 +168,7 @@ struct Import {
     exchanges: Vec<ExchangeMeta>,
     queues: Vec<(Named, QueueMeta)>,
     bindings: Vec<BindingMeta>,
+    policies: Vec<PolicyMeta>,
 }
 
 pub(super) async fn import(ask: Ask, namespace: Option<String>) -> Result<Answer> {
@@ -320,6 +322,12 @@ fn read(ask: &Ask, document: &Map<String, Value>, namespace: Option<&str>) -> Re
     for item in bindings {
         import.bindings.push(binding(item, place(item)?)?);
     }
+    for item in section(document, "policies")? {
+        let named = Named { namespace: place(item)?, name: json::need_text(item, "name")?.to_owned() };
+        let policy = policies::read(item, false, &named)?;
+        check_policy(&policy).map_err(|error| self::named(error.into(), "policy", &named.name))?;
+        import.policies.push(policy);
+    }
     Ok(import)
 }
 
@@ -380,9 +388,14 @@ fn check_bindings(ask: &Ask, import: &Import) -> Result<()> {
 }
 
 async fn declare(broker: Arc<Broker>, import: Import) -> Result<()> {
-    let Import { access, exchanges, queues, bindings } = import;
+    let Import { access, exchanges, queues, bindings, policies } = import;
     for change in access {
         broker.change_access(change).await?;
+    }
+    // First: what is declared goes by them from the beginning.
+    for policy in policies {
+        let name = policy.key.name.clone();
+        broker.put_policy(policy).await.map_err(|error| named(error.into(), "policy", &name))?;
     }
     let exchanges = stream::iter(exchanges.into_iter().map(|meta| {
         let broker = Arc::clone(&broker);

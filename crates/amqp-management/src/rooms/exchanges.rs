@@ -5,6 +5,7 @@ use weir_broker::topology::{ExchangeDeclaration, check_equivalent_exchange, chec
 use weir_broker::{Operation, Parties};
 use weir_model::routing::ExchangeMeta;
 
+use super::put;
 use crate::ask::Ask;
 use crate::failure::{Failure, Result};
 use crate::front::Answer;
@@ -19,7 +20,9 @@ pub(super) fn list(ask: &Ask, namespace: Option<&str>) -> Result<Answer> {
     let mut all = Vec::new();
     for namespace in ask.one_or_all(namespace)? {
         all.push(default_exchange(&namespace));
-        all.extend(ask.broker.router(&namespace)?.exchanges().iter().map(|exchange| shown(exchange)));
+        for exchange in ask.broker.router(&namespace)?.exchanges() {
+            all.push(shown_with_policy(ask, &exchange)?);
+        }
     }
     Ok(Answer::Json(listing::list(all, &ask.query, &["vhost", "name"])?))
 }
@@ -34,6 +37,14 @@ pub(super) fn shown(exchange: &ExchangeMeta) -> Value {
         "internal": exchange.internal,
         "arguments": json::from_arguments(&exchange.arguments),
     })
+}
+
+/// An exchange, and the policy that counts for it.
+fn shown_with_policy(ask: &Ask, exchange: &ExchangeMeta) -> Result<Value> {
+    let mut shown = shown(exchange);
+    let policy = ask.broker.policy_of_exchange(&exchange.namespace, &exchange.name)?;
+    put(&mut shown, "policy", policy.map(|policy| policy.key.name.clone()));
+    Ok(shown)
 }
 
 /// The exchange without a name, which routes to the queue that the key names. It is stored nowhere.
@@ -56,7 +67,8 @@ pub(super) fn need(ask: &Ask, named: &Named) -> Result<Value> {
         return Ok(default_exchange(&named.namespace));
     }
     let router = ask.broker.router(&named.namespace)?;
-    router.exchange(&named.name).map(|exchange| shown(exchange)).ok_or_else(Failure::nothing_there)
+    let exchange = router.exchange(&named.name).ok_or_else(Failure::nothing_there)?;
+    shown_with_policy(ask, exchange)
 }
 
 pub(super) fn describe(ask: &Ask, named: &Named) -> Result<Answer> {

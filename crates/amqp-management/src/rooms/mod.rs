@@ -8,6 +8,7 @@ mod messages;
 mod namespaces;
 mod nodes;
 mod overview;
+mod policies;
 mod queues;
 mod sessions;
 mod users;
@@ -92,11 +93,15 @@ pub(crate) async fn answer(ask: Ask, method: Method, resource: Resource) -> Resu
             users::forbid_topics(&ask, &namespace, &user).await
         }
         TopicPermissions(of) => users::list_topic_permissions(&ask, &of),
+        Policies { operator, namespace } => policies::list(&ask, operator, namespace.as_deref()),
+        Policy { operator, named } if read => policies::describe(&ask, operator, &named),
+        Policy { operator, named } if method == Method::PUT => policies::put(&ask, operator, &named).await,
+        Policy { operator, named } => policies::delete(&ask, operator, &named).await,
         Nothing => empty(&ask),
         NothingOfThisName if read || method == Method::DELETE => Err(Failure::nothing_there()),
-        NothingOfThisName => Err(Failure::not_served(
-            "policies, parameters and limits are not served: there is nothing to set",
-        )),
+        NothingOfThisName => {
+            Err(Failure::not_served("parameters and limits are not served: there is nothing to set"))
+        }
 
         Aliveness(namespace) => health::aliveness(&ask, &namespace),
         Health(check) => health::check(&ask, check),

@@ -1,5 +1,7 @@
 //! `/api/queues`.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use weir_broker::queues::QueueFigures;
@@ -7,6 +9,7 @@ use weir_broker::topology::{
     QueueDeclaration, QueueInfo, TopologyError, check_equivalent, check_not_reserved, check_queue_name,
 };
 use weir_broker::{Operation, Parties};
+use weir_model::policy::PolicyMeta;
 use weir_model::queue::{QueueKind, split_name};
 use weir_model::routing::{ArgumentValue, argument};
 
@@ -110,6 +113,13 @@ fn shown(ask: &Ask, info: &QueueInfo) -> Value {
         "arguments": json::from_arguments(&info.meta.arguments),
         "type": info.meta.kind.name(),
     });
+    if let Some(facts) = &info.topic.queue {
+        let name = |policy: &Option<Arc<PolicyMeta>>| policy.as_ref().map(|policy| policy.key.name.clone());
+        put(&mut shown, "policy", name(&facts.applied.policy));
+        put(&mut shown, "operator_policy", name(&facts.applied.operator));
+        let definition = json::from_arguments(&facts.applied.definition());
+        put(&mut shown, "effective_policy_definition", Some(definition));
+    }
     let Ok(partition) = ask.broker.partition_info(&info.topic, 0) else { return shown };
     let leader = partition.leader.map(node_name);
     put(&mut shown, "state", Some(if leader.is_some() { "running" } else { "down" }));

@@ -7,6 +7,7 @@ mod unsettled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_amqp_wire::{Assembler, BasicProperties, ShortStr};
 use weir_broker::queues::{ConsumerId, FurtherKeys, OwnerId, Place, QueueRef};
@@ -28,8 +29,12 @@ pub(crate) struct Leased {
     pub topic: TopicId,
     pub queue: QueueRef,
     pub place: Place,
-    /// Which consumer gets credit for it, if one does.
+    /// To which consumer it went; none if it was asked for.
     pub consumer: Option<ConsumerKey>,
+    /// Whether that consumer gets credit for it.
+    pub credited: bool,
+    /// How long its peer may take to settle it.
+    pub timeout: Option<Duration>,
     /// Whether it counts in what the channel's consumers share; what was asked for does not.
     pub shared: bool,
 }
@@ -41,6 +46,8 @@ pub(crate) enum Delivered {
     Leased(Leased),
     /// From a stream, where settling it only lets another come.
     Streamed(StreamCredit),
+    /// From a queue that has it back already: settling it comes too late, and is no mistake.
+    TakenBack,
 }
 
 /// A consumer that reads by offset.
@@ -73,6 +80,8 @@ pub(crate) struct Consumer {
     pub exclusive: bool,
     pub prefetch: u16,
     pub arguments: Arguments,
+    /// How long what it gets may wait to be settled.
+    pub timeout: Option<Duration>,
 }
 
 /// A consumer of direct replies.

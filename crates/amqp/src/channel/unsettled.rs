@@ -62,15 +62,30 @@ impl<T> Unsettled<T> {
         self.waiting.extend(deliveries);
     }
 
-    /// Whether a delivery waits that was there already at a look this long ago. To be asked at intervals: nothing is noted
-    /// of single deliveries.
-    pub(crate) fn is_overdue(&mut self, now: Instant, timeout: Duration) -> bool {
+    /// A look: the deliveries that wait and were there already at a look at least this long ago, each with how long ago
+    /// the first such look was. To be asked at intervals: nothing is noted of single deliveries.
+    pub(crate) fn aged(
+        &mut self,
+        now: Instant,
+        least: Duration,
+    ) -> impl Iterator<Item = (u64, &T, Duration)> {
         let first = self.waiting.keys().next().copied();
         while self.looks.pop_front_if(|(last, _)| first.is_none_or(|first| first > *last)).is_some() {}
         if first.is_some() && self.looks.back().is_none_or(|(last, _)| *last < self.last) {
             self.looks.push_back((self.last, now));
         }
-        self.looks.front().is_some_and(|(_, at)| now.duration_since(*at) >= timeout)
+        let looks = self.looks.iter().map(move |(last, at)| (*last, now.duration_since(*at)));
+        let mut looks = looks.take_while(move |(_, age)| *age >= least).peekable();
+        self.waiting.iter().map_while(move |(tag, delivery)| {
+            while looks.next_if(|(last, _)| last < tag).is_some() {}
+            looks.peek().map(|(_, age)| (*tag, delivery, *age))
+        })
+    }
+
+    /// Puts something else under the tags of those for which there is something, and takes out what was there.
+    pub(crate) fn take_back(&mut self, instead: impl Fn(&T) -> Option<T>) -> Vec<T> {
+        let there = self.waiting.values_mut();
+        there.filter_map(|there| instead(there).map(|other| std::mem::replace(there, other))).collect()
     }
 
     /// How many deliveries wait.
@@ -92,20 +107,25 @@ mod tests {
     fn what_waits_too_long_is_found_at_a_look() {
         let (began, second) = (Instant::now(), Duration::from_secs(1));
         let mut unsettled = Unsettled::default();
-        let look =
-            |unsettled: &mut Unsettled<char>, at: u32| unsettled.is_overdue(began + at * second, 10 * second);
-        assert!(!look(&mut unsettled, 0));
+        let look = |unsettled: &mut Unsettled<char>, at: u32| -> Vec<(u64, char, u64)> {
+            let aged = unsettled.aged(began + at * second, 10 * second);
+            aged.map(|(tag, delivery, age)| (tag, *delivery, age.as_secs())).collect()
+        };
+        assert_eq!(look(&mut unsettled, 0), []);
         let first = unsettled.deliver('a');
-        assert!(!look(&mut unsettled, 5), "it may have been delivered just now");
+        assert_eq!(look(&mut unsettled, 5), [], "it may have been delivered just now");
         let second = unsettled.deliver('b');
-        assert!(!look(&mut unsettled, 9));
-        assert!(!look(&mut unsettled, 14));
-        assert!(look(&mut unsettled, 15));
+        assert_eq!(look(&mut unsettled, 9), []);
+        assert_eq!(look(&mut unsettled, 14), []);
+        assert_eq!(look(&mut unsettled, 15), [(1, 'a', 10)]);
+        assert_eq!(look(&mut unsettled, 18), [(1, 'a', 13)], "the other one came later");
+        assert_eq!(look(&mut unsettled, 20), [(1, 'a', 15), (2, 'b', 11)]);
         assert_eq!(unsettled.settle(first, false), Ok(vec![(1, 'a')]));
-        assert!(!look(&mut unsettled, 18), "the other one came later");
-        assert!(look(&mut unsettled, 19));
-        assert_eq!(unsettled.settle(second, false), Ok(vec![(2, 'b')]));
-        assert!(!look(&mut unsettled, 100));
+        assert_eq!(look(&mut unsettled, 21), [(2, 'b', 12)]);
+        assert_eq!(unsettled.take_back(|delivery| (*delivery == 'b').then_some('c')), ['b']);
+        assert_eq!(unsettled.take_back(|delivery| (*delivery == 'b').then_some('c')), []);
+        assert_eq!(unsettled.settle(second, false), Ok(vec![(2, 'c')]));
+        assert_eq!(look(&mut unsettled, 100), []);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Class basic on its way out: consumers, deliveries, and what becomes of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_amqp_message::{arguments, delivered};
 use weir_amqp_wire::methods::basic;
@@ -68,13 +69,16 @@ impl Connection {
         let of = queue_in(&self.namespace, &name);
         self.check_not_others(&info, &name)?;
         let priority = priority(&method.arguments, &of)?;
+        let timeout = timeout(&method.arguments, &of)?;
         refuse_argument(&method.arguments, OFFSET, &of, info.meta.kind)?;
         if info.meta.kind == QueueKind::Quorum && self.channel(number)?.shared_prefetch.is_limited() {
             let words = format!("{of} does not support global qos");
             return Err(Failure::new(ReplyCode::NotImplemented, words));
         }
         let in_use = Failure::new(ReplyCode::AccessRefused, format!("{of} in exclusive use"));
-        if method.exclusive && info.arguments.single_active {
+        // Quorum queues only note that somebody wants to be alone, as in every version of RabbitMQ.
+        let alone = method.exclusive && info.meta.kind == QueueKind::Classic;
+        if alone && info.arguments.single_active {
             return Err(in_use);
         }
         let channel = self.channel(number)?;
@@ -90,7 +94,7 @@ impl Connection {
             owner: channel.owner,
             credit: bounded.then_some(u32::from(prefetch)),
             priority,
-            exclusive: method.exclusive,
+            exclusive: alone,
             settled: method.no_ack,
             gate,
         };
@@ -100,6 +104,7 @@ impl Connection {
         };
         let (info, queue, subscribed) = self.ask_queue(&name, subscribe).await?;
         let (id, deliveries) = subscribed.map_err(|_| in_use)?;
+        let timeout = self.look_within(timeout.or(info.arguments.consumer_timeout));
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
@@ -121,6 +126,7 @@ impl Connection {
             exclusive: method.exclusive,
             prefetch,
             arguments: arguments(&method.arguments),
+            timeout,
         };
         channel.consumers.insert(tag.clone(), consumer);
         if !method.no_wait {
@@ -187,6 +193,8 @@ impl Connection {
                     queue: feed.queue.clone(),
                     place,
                     consumer: None,
+                    credited: false,
+                    timeout: None,
                     shared: feed.shared,
                 };
                 let leased = records.into_iter().map(leased).collect();
@@ -207,7 +215,9 @@ impl Connection {
                 topic,
                 queue: consumer.queue.clone(),
                 place: delivery.place,
-                consumer: consumer.bounded.then_some(ConsumerKey { topic, id: consumer.id }),
+                consumer: Some(ConsumerKey { topic, id: consumer.id }),
+                credited: consumer.bounded,
+                timeout: consumer.timeout,
                 shared: consumer.info.meta.kind == QueueKind::Classic,
             }))
         };
@@ -262,13 +272,16 @@ impl Connection {
             self.send(number, basic::GetEmpty::default());
             return Ok(());
         };
+        let timeout = self.look_within(info.arguments.consumer_timeout);
         let channel = self.channel(number)?;
         let topic = info.topic.id();
         channel.queues.insert(topic, queue.clone());
         let delivery_tag = if method.no_ack {
             channel.unsettled.deliver_settled()
         } else {
-            let leased = Leased { topic, queue, place: delivery.place, consumer: None, shared: false };
+            let place = delivery.place;
+            let (consumer, credited, shared) = (None, false, false);
+            let leased = Leased { topic, queue, place, consumer, credited, timeout, shared };
             channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
@@ -314,6 +327,11 @@ impl Connection {
         self.settle_leased(number, settled.collect(), disposition);
     }
 
+    /// What was delivered comes back without having failed.
+    pub(super) fn give_back_all(&mut self, number: u16, delivered: Vec<Delivered>) {
+        self.give_back(number, delivered.into_iter().filter_map(of_a_queue).collect());
+    }
+
     /// Nobody has seen these.
     fn give_back(&mut self, number: u16, leased: Vec<Leased>) {
         self.settle_leased(number, leased, Disposition::Release { failed: false });
@@ -325,10 +343,14 @@ impl Connection {
         let shared = settled.iter().filter(|leased| leased.shared).count();
         channel.shared_prefetch.settled(shared as u32);
         if channel.shared_prefetch.is_limited() {
-            channel.queues.values().for_each(QueueRef::wake);
+            // The queue that had the place is told last: it would otherwise get it again and again.
+            let had_it = settled.last().map(|leased| leased.topic);
+            let (first, behind): (Vec<_>, Vec<_>) =
+                channel.queues.iter().partition(|(topic, _)| Some(**topic) <= had_it);
+            behind.into_iter().chain(first).for_each(|(_, queue)| queue.wake());
         }
         for leased in settled {
-            if let Some(key) = leased.consumer {
+            if let Some(key) = leased.consumer.filter(|_| leased.credited) {
                 self.credit.entry(key).or_insert_with(|| (leased.queue.clone(), 0)).1 += 1;
             }
             self.gather(owner, leased, disposition);
@@ -345,8 +367,7 @@ impl Connection {
             return Err(Failure::new(ReplyCode::NotImplemented, "requeue=false"));
         }
         let all = self.channel(number)?.unsettled.take_all();
-        let leased = all.into_iter().filter_map(of_a_queue).collect();
-        self.give_back(number, leased);
+        self.give_back_all(number, all);
         if answered {
             self.send(number, basic::RecoverOk {});
         }
@@ -362,6 +383,7 @@ fn of_a_queue(delivered: Delivered) -> Option<Leased> {
             credit.add(1);
             None
         }
+        Delivered::TakenBack => None,
     }
 }
 
@@ -373,6 +395,23 @@ fn priority(arguments: &Table, of: &str) -> Result<i32, Failure> {
         Failure::precondition(format!("invalid arg 'x-priority' for {of}: \"expected integer, got {got}\""))
     })?;
     Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+}
+
+/// How long a consumer takes to settle what it gets at most, where it says so.
+fn timeout(arguments: &Table, of: &str) -> Result<Option<Duration>, Failure> {
+    let Some(value) = arguments.get("x-consumer-timeout") else { return Ok(None) };
+    match value.as_i64() {
+        Some(ms @ 1..) => Ok(Some(Duration::from_millis(ms.cast_unsigned()))),
+        Some(ms) => {
+            let words = format!("invalid arg 'x-consumer-timeout' for {of}: {{value_too_small,{ms}}}");
+            Err(Failure::precondition(words))
+        }
+        None => {
+            let got = value.type_name();
+            let words = format!("invalid arg 'x-consumer-timeout' for {of}: \"expected integer, got {got}\"");
+            Err(Failure::precondition(words))
+        }
+    }
 }
 
 /// Refuses an argument of consumers that a kind of queue does not have.

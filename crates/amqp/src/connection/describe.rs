@@ -20,6 +20,8 @@ const PROTOCOL: &str = "AMQP 0-9-1";
 pub(crate) struct Ends {
     pub peer: SocketAddr,
     pub local: SocketAddr,
+    /// Whether there are as many connections as allowed without it: it is told so once it is known who it is.
+    pub is_too_many: bool,
 }
 
 /// What does not change about a connection that was opened.

@@ -114,7 +114,8 @@ impl Connection {
         };
         self.check_not_others(&info, &name)?;
         for (asked, flag) in [(method.if_unused, "if-unused"), (method.if_empty, "if-empty")] {
-            if asked && info.meta.kind != QueueKind::Classic {
+            // A stream is deleted whatever is asked, as in RabbitMQ.
+            if asked && info.meta.kind == QueueKind::Quorum {
                 let words = format!(
                     "cannot delete queue '{name}' in vhost '{}'. queue.delete operations with {flag} flag set are not \
                      supported by {} queues",

@@ -11,6 +11,7 @@ use weir_broker::topology::{QueueInfo, interval_ms, queue_in};
 use weir_model::queue::{QueueKind, full_name};
 
 use super::basic::refuse_argument;
+use super::filter::filter;
 use super::{Connection, NextRecords, StreamFeed};
 use crate::channel::{Delivered, StreamConsumer};
 use crate::errors::Failure;
@@ -54,6 +55,7 @@ impl Connection {
         refuse_argument(&method.arguments, "x-priority", &of, QueueKind::Stream)?;
         let start = start(&method.arguments, self.front.broker.now_ms())
             .ok_or_else(|| Failure::precondition(format!("invalid arg '{OFFSET}' for {of}")))?;
+        let filter = filter(&method.arguments, &name, &of)?;
         let channel = self.channel(number)?;
         if channel.prefetch == 0 {
             return Err(Failure::precondition(format!("consumer prefetch count is not set for '{of}'")));
@@ -66,7 +68,7 @@ impl Connection {
             return Err(Failure::new(ReplyCode::NotImplemented, format!("{of} does not support global qos")));
         }
         let (owner, prefetch) = (channel.owner, channel.prefetch);
-        let (credit, records) = self.front.broker.read_stream(topic, start, prefetch.into()).await?;
+        let (credit, records) = self.front.broker.read_stream(topic, start, prefetch.into(), filter).await?;
         let has_partitions = topic.partition_count() > 1;
         let queue = name.to_string_lossy().into_owned();
         let consumer = StreamConsumer { credit, queue, prefetch, arguments: arguments(&method.arguments) };

@@ -73,6 +73,87 @@ async fn what_is_not_acknowledged_for_half_an_hour_comes_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_does_not_settle_what_a_quorum_queue_gave_it_is_cancelled_and_loses_it() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    let with = |name, arguments: Table| queue::Declare { arguments, ..durable(name) };
+    let quorum = || Table::new().with("x-queue-type", "quorum");
+    client.call(1, with("q", quorum().with("x-consumer-timeout", 60_000))).await;
+    client.call(1, with("usual", quorum())).await;
+    let patient = basic::Consume {
+        arguments: Table::new().with("x-consumer-timeout", 600_000),
+        ..consume("q", "patient")
+    };
+    client.consume(1, "usual", "usual").await;
+    client.consume(1, "q", "tag").await;
+    client.publish("q", b"a").await;
+    client.publish("usual", b"another").await;
+    let (_, first, _) = client.delivery().await;
+    client.delivery().await;
+    client.call(1, patient).await;
+    assert!(client.is_silent(Duration::from_secs(59)).await);
+    // It is looked at once a minute.
+    tokio::time::sleep(Duration::from_secs(62)).await;
+    let told = client.method().await;
+    assert!(matches!(&told, Method::BasicCancel(cancel) if cancel.consumer_tag == "tag"), "{told:?}");
+    let (_, second, body) = client.delivery().await;
+    assert_eq!(body, "a");
+    // Too late, and no mistake: it has not been settled by that.
+    client.ack(1, first).await;
+    tokio::time::sleep(Duration::from_secs(598)).await;
+    assert!(client.is_silent(Duration::from_secs(1)).await);
+    tokio::time::sleep(Duration::from_secs(122)).await;
+    let told = client.method().await;
+    assert!(matches!(&told, Method::BasicCancel(cancel) if cancel.consumer_tag == "patient"), "{told:?}");
+    let (third, body) = client.get("q").await.unwrap();
+    assert_eq!(body, "a");
+    client.ack(1, third).await;
+    client.ack(1, second).await;
+    assert!(client.get("q").await.is_none());
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumers_timeout_is_a_number_above_zero() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.declare("q").await;
+    for value in [0, -1] {
+        let arguments = Table::new().with("x-consumer-timeout", value);
+        assert_eq!(client.refused(1, basic::Consume { arguments, ..consume("q", "") }).await, 406);
+    }
+    let arguments = Table::new().with("x-consumer-timeout", "long");
+    assert_eq!(client.refused(1, basic::Consume { arguments, ..consume("q", "") }).await, 406);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_came_back_rests_longer_each_time_that_it_failed() {
+    let world = World::started().await;
+    let mut client = world.client().await;
+    let arguments = Table::new()
+        .with("x-queue-type", "quorum")
+        .with("x-delayed-retry-type", "all")
+        .with("x-delayed-retry-min", 10_000)
+        .with("x-delayed-retry-max", 25_000);
+    client.call(1, queue::Declare { arguments, ..durable("q") }).await;
+    client.consume(1, "q", "tag").await;
+    client.publish("q", b"a").await;
+    let (_, mut tag, _) = client.delivery().await;
+    for seconds in [10, 20, 25, 25] {
+        client.send(1, basic::Reject { delivery_tag: tag, requeue: true }).await;
+        assert!(client.is_silent(Duration::from_millis(seconds * 1000 - 500)).await, "{seconds}");
+        tag = client.delivery().await.1;
+    }
+    // Giving back without failing takes the shortest.
+    let nack = basic::Nack { delivery_tag: tag, multiple: false, requeue: true };
+    client.send(1, nack).await;
+    assert!(client.is_silent(Duration::from_secs(24)).await, "it has failed before");
+    client.delivery().await;
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_asked_for_does_not_count_in_what_consumers_share() {
     let world = World::started().await;
     let mut client = world.client().await;

@@ -125,6 +125,7 @@ impl Actor {
         let dispatcher = Dispatcher::new(weir_dispatch::Options {
             returns_in_turn: options.returns_in_turn,
             failures_max: options.failures_max,
+            rest: options.rest,
             single_active: options.single_active,
             leased_max: options.leased_max,
             sized: options.limits.bytes.is_some(),
@@ -185,7 +186,7 @@ impl Actor {
             self.bury().await;
             self.propose_changes();
             let times =
-                [self.retry_at, self.read_again_at, self.bury_again_at, self.next_expiry(), self.ends_at()];
+                [self.retry_at, self.read_again_at, self.bury_again_at, self.next_time(), self.ends_at()];
             let until = times.into_iter().flatten().fold(Instant::now() + LOOK_AGAIN, Instant::min);
             tokio::select! {
                 biased;
@@ -240,9 +241,10 @@ impl Actor {
         self.lanes.values().any(|lane| lane.waiting.len() >= CHANGES_WAITING_MAX)
     }
 
-    /// Until when the first record expires; looked at only while nobody takes it.
-    fn next_expiry(&mut self) -> Option<Instant> {
-        let at = self.dispatcher.first_expires_at()?;
+    /// Until when the first record expires, looked at only while nobody takes it, or the first one rests.
+    fn next_time(&mut self) -> Option<Instant> {
+        let times = [self.dispatcher.first_expires_at(), self.dispatcher.wakes_at()];
+        let at = times.into_iter().flatten().min()?;
         let in_ms = at.saturating_sub(self.clock.now_ms()).max(0);
         Some(Instant::now() + Duration::from_millis(in_ms.cast_unsigned()))
     }
@@ -373,6 +375,15 @@ impl Actor {
         }
     }
 
+    /// Goes by other options from here on. Whether records are sized is decided when an actor begins: it reads all that
+    /// waits for that.
+    fn configure(&mut self, options: QueueOptions) {
+        let sized = self.options.limits.bytes.is_some();
+        let limits = Limits { bytes: options.limits.bytes.filter(|_| sized), ..options.limits };
+        self.dispatcher.configure(options.failures_max, options.rest, options.cemetery.is_some());
+        self.options = QueueOptions { limits, ..options };
+    }
+
     async fn carry_out(&mut self, ask: Ask) {
         // A reply that nobody waits for any more is nobody's loss, except where it carries a record.
         match ask {
@@ -383,6 +394,7 @@ impl Actor {
                     self.sinks.remove(&consumer);
                 }
             }
+            Ask::Configure(options) => self.configure(*options),
             Ask::Cancel(consumer, reply) => {
                 self.dispatcher.cancel(consumer);
                 self.sinks.remove(&consumer);
@@ -393,9 +405,10 @@ impl Actor {
                 if matches!(disposition, Disposition::Release { .. }) {
                     self.expire_first().await;
                 }
+                let now = self.clock.now_ms();
                 for place in places {
                     // After a change of leaders an owner may settle what is not its own any more.
-                    let _ = self.dispatcher.settle(owner, place, disposition);
+                    let _ = self.dispatcher.settle(owner, place, disposition, now);
                 }
                 self.drop_for_returned();
                 if let Some(reply) = reply {
@@ -404,7 +417,7 @@ impl Actor {
             }
             Ask::CloseOwner(owner, failed) => {
                 self.expire_first().await;
-                for consumer in self.dispatcher.close_owner(owner, failed) {
+                for consumer in self.dispatcher.close_owner(owner, failed, self.clock.now_ms()) {
                     self.sinks.remove(&consumer);
                 }
                 self.drop_for_returned();
@@ -415,7 +428,7 @@ impl Actor {
                     && !settled
                 {
                     let release = Disposition::Release { failed: false };
-                    let _ = self.dispatcher.settle(owner, delivery.place, release);
+                    let _ = self.dispatcher.settle(owner, delivery.place, release, self.clock.now_ms());
                 }
             }
             Ask::Purge(reply) => {

@@ -8,7 +8,7 @@ use weir_dispatch::{ConsumerId, LaneNumber, NewConsumer, OwnerId, Place, Subscri
 use weir_model::subscription::Disposition;
 use weir_shard::ReadError;
 
-use super::{QueueDeliveries, QueueDelivery, Reservation};
+use super::{QueueDeliveries, QueueDelivery, QueueOptions, Reservation};
 use crate::read::PartitionRef;
 
 /// The queue's actor has ended: its node does not lead it any more, or is being stopped.
@@ -64,6 +64,7 @@ pub(super) enum Ask {
     Purge(oneshot::Sender<u64>),
     Figures(oneshot::Sender<QueueFigures>),
     Reserve(u64, u64, oneshot::Sender<Option<Reservation>>),
+    Configure(Box<QueueOptions>),
     AddLane(LaneNumber, PartitionRef),
 }
 
@@ -134,6 +135,11 @@ impl QueueRef {
     /// Room for records and so many bytes of their values; none if there is none.
     pub(crate) async fn reserve(&self, records: u64, bytes: u64) -> Result<Option<Reservation>, QueueGone> {
         self.ask(|reply| Ask::Reserve(records, bytes, reply)).await
+    }
+
+    /// The queue behaves in another way from here on.
+    pub(crate) async fn configure(&self, options: QueueOptions) -> Result<(), QueueGone> {
+        self.tell(Ask::Configure(Box::new(options))).await
     }
 
     /// The queue has one more lane, with a subscription.

@@ -35,6 +35,7 @@ pub(crate) use room::{Reservation, Room};
 
 use std::time::Duration;
 
+use weir_dispatch::Rest;
 use weir_model::TimestampMs;
 
 /// How a queue behaves, as its declaration says.
@@ -45,6 +46,8 @@ pub struct QueueOptions {
     pub returns_in_turn: bool,
     /// A record whose delivery failed more often than this is dead.
     pub failures_max: Option<u16>,
+    /// Records that came back rest before they are handed out again.
+    pub rest: Option<Rest>,
     /// Only one consumer gets records, until it is gone.
     pub single_active: bool,
     /// Records wait at most this long, in milliseconds.
@@ -66,6 +69,7 @@ impl Default for QueueOptions {
         QueueOptions {
             returns_in_turn: false,
             failures_max: None,
+            rest: None,
             single_active: false,
             ttl_ms: None,
             limits: Limits::default(),

@@ -83,6 +83,11 @@ impl Broker {
         Ok(queue)
     }
 
+    /// The queues that have an actor.
+    pub(crate) async fn running_queues(&self) -> Vec<TopicId> {
+        self.queues.running.lock().await.keys().copied().collect()
+    }
+
     /// The actor of a queue, if there is one.
     pub(crate) async fn running_queue(&self, id: TopicId) -> Option<QueueRef> {
         self.queues.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_dispatch::{Rest, Rests};
 use weir_model::TimestampMs;
 use weir_model::queue::{QueueKind, QueueMeta};
 use weir_model::routing::{ArgumentValue, Arguments, argument};
@@ -22,9 +23,12 @@ pub const EXPIRY_MS_MAX: TimestampMs = 3_650 * 86_400_000;
 /// Bytes of a queue's segments: what is settled takes the disk's space until its segment is settled as a whole.
 const QUEUE_SEGMENT_BYTES: u32 = 64 << 20;
 
-/// Bounds of a stream's segments, in bytes.
+/// Bounds of a stream's segments, in bytes: whoever asks for less or more gets these.
 const SEGMENT_BYTES_MIN: i64 = 1 << 20;
 const SEGMENT_BYTES_MAX: i64 = i32::MAX as i64;
+
+/// The most that may be asked for, in bytes, as in RabbitMQ.
+const SEGMENT_BYTES_ASKED_MAX: i64 = 3_000_000_000;
 
 /// The argument that says how many priorities there are.
 const MAX_PRIORITY: &str = "x-max-priority";
@@ -114,6 +118,10 @@ pub struct QueueArguments {
     pub single_active: bool,
     /// Deliveries that may fail (`x-delivery-limit`); none if there is no limit.
     pub failures_max: Option<u16>,
+    /// How long records rest that came back (`x-delayed-retry-type`, `x-delayed-retry-min`, `x-delayed-retry-max`).
+    pub rest: Option<Rest>,
+    /// How long who has a record may take to settle it (`x-consumer-timeout`).
+    pub consumer_timeout: Option<Duration>,
     /// No message is taken twice (`x-message-deduplication`, `x-cache-size`, `x-cache-ttl`).
     pub unique: Option<UniqueWindow>,
 }
@@ -221,6 +229,24 @@ impl Reader<'_> {
         Ok(exchange.map(|exchange| DeadLetters { exchange: exchange.to_owned(), routing_key, at_least_once }))
     }
 
+    fn rest(&self) -> Result<Option<Rest>, InvalidArgument> {
+        const MOST: i64 = u32::MAX as i64;
+        let least = self.number("x-delayed-retry-min", 0, MOST)?;
+        let most = self.number("x-delayed-retry-max", 0, MOST)?;
+        let of = match self.text("x-delayed-retry-type")? {
+            None | Some("disabled") => return Ok(None),
+            Some("all") => Rests::All,
+            Some("failed") => Rests::Failed,
+            Some("returned") => Rests::Returned,
+            Some(_) => return Err(self.invalid("x-delayed-retry-type", "invalid_delayed_retry_type")),
+        };
+        let Some(least) = least else {
+            return Err(self.invalid("x-delayed-retry-type", "it needs x-delayed-retry-min"));
+        };
+        let ms = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
+        Ok(Some(Rest { of, least_ms: ms(least), most_ms: ms(most.unwrap_or(least).max(least)) }))
+    }
+
     fn overflow(&self) -> Result<Overflow, InvalidArgument> {
         match self.text("x-overflow")? {
             None | Some("drop-head") => Ok(Overflow::DropHead),
@@ -290,8 +316,8 @@ impl QueueArguments {
         let single_active = reader.flag("x-single-active-consumer")?;
         reader.check_without_effect()?;
         let age_ms = reader.age("x-max-age")?;
-        let segment_bytes =
-            reader.number("x-stream-max-segment-size-bytes", SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)?;
+        let segment_bytes = reader.number("x-stream-max-segment-size-bytes", 0, SEGMENT_BYTES_ASKED_MAX)?;
+        let segment_bytes = segment_bytes.map(|asked| asked.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX));
         let retention = match kind {
             QueueKind::Classic | QueueKind::Quorum => Retention::UntilSettled,
             QueueKind::Stream => {
@@ -308,6 +334,8 @@ impl QueueArguments {
             (None, QueueKind::Quorum) => Some(DELIVERY_LIMIT_DEFAULT),
             _ => None,
         };
+        let rest = reader.rest()?;
+        let consumer_timeout = reader.number("x-consumer-timeout", 1, i64::MAX)?;
         let unique = UniqueWindow::read(&reader, ttl_ms)?;
         if unique.is_some() && (most.is_some() || kind == QueueKind::Stream) {
             let why = "it goes with neither x-max-priority nor streams";
@@ -322,6 +350,8 @@ impl QueueArguments {
             priorities,
             single_active,
             failures_max,
+            rest,
+            consumer_timeout: consumer_timeout.map(|ms| Duration::from_millis(ms.cast_unsigned())),
             unique,
         })
     }
@@ -331,6 +361,7 @@ impl QueueArguments {
         QueueOptions {
             returns_in_turn: meta.kind == QueueKind::Quorum,
             failures_max: self.failures_max,
+            rest: self.rest,
             single_active: self.single_active,
             ttl_ms: self.ttl_ms,
             limits: self.limits,

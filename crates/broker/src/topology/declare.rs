@@ -6,12 +6,11 @@ use weir_model::TopicId;
 use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::queue::{QueueKind, QueueMeta, full_name, split_name};
 use weir_model::routing::{BindingMeta, ExchangeMeta};
-use weir_router::Router;
 
 use super::{InvalidArgument, QueueArguments};
 use crate::broker::Broker;
 use crate::errors::{AdminError, Unavailable, refused};
-use crate::queues::{Cemetery, QueueRef};
+use crate::queues::{Cemetery, QueueOptions, QueueRef};
 use crate::topics::Topic;
 
 /// Largest batch of a queue, in bytes: the largest message that a front lets in, with room for its properties and for
@@ -74,11 +73,6 @@ impl From<Unavailable> for TopologyError {
 }
 
 impl Broker {
-    /// The exchanges and bindings of a namespace, as this node knows them.
-    pub fn router(&self, namespace: &str) -> Result<Router, Unavailable> {
-        Ok(self.meta()?.view().topology().router(namespace))
-    }
-
     /// A queue of a namespace; none if there is no topic of this name.
     pub fn find_queue(&self, namespace: &str, name: &str) -> Result<Option<QueueInfo>, TopologyError> {
         let catalog = self.meta()?.view().catalog();
@@ -97,9 +91,11 @@ impl Broker {
         name: &str,
         mut queue: QueueMeta,
     ) -> Result<(QueueInfo, bool), TopologyError> {
-        let arguments = QueueArguments::read(namespace, name, queue.kind, &queue.arguments)?;
+        QueueArguments::read(namespace, name, queue.kind, &queue.arguments)?;
+        let arguments = self.arguments_of(namespace, name, &queue)?;
         // A lane for records of another priority is made when the first of them comes.
         queue.lanes = vec![arguments.lane(None)];
+        queue.owner = queue.is_temporary().then(|| self.node.node_id());
         let mut config = arguments.retention.settings();
         config.insert("max.message.bytes".to_owned(), QUEUE_BATCH_BYTES_MAX.to_string());
         let settings =
@@ -107,7 +103,7 @@ impl Broker {
         let command = Command::CreateQueue {
             name: full_name(namespace, name),
             topic_id: self.ids.topic_id(),
-            placement: self.place(1)?,
+            placement: if queue.is_temporary() { vec![self.node.temporary()] } else { self.place(1)? },
             config,
             queue,
         };
@@ -155,9 +151,14 @@ impl Broker {
             let (_, name) = split_name(queue.topic.name());
             return Err(TopologyError::Stream(name.to_owned()));
         }
+        Ok(self.queue(&queue.topic, self.options_of(queue)).await?)
+    }
+
+    /// How a queue behaves, by its arguments and by policies.
+    pub(crate) fn options_of(self: &Arc<Broker>, queue: &QueueInfo) -> QueueOptions {
         let mut options = queue.arguments.options(&queue.meta);
         options.cemetery = self.cemetery(queue);
-        Ok(self.queue(&queue.topic, options).await?)
+        options
     }
 
     /// Where a queue's dead records go; none if they go nowhere.

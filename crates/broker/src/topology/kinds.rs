@@ -4,7 +4,7 @@
 use weir_model::queue::QueueKind;
 
 /// Arguments of classic queues, in the order in which RabbitMQ compares them.
-const CLASSIC: [&str; 16] = [
+const CLASSIC: [&str; 17] = [
     "x-expires",
     "x-message-ttl",
     "x-dead-letter-exchange",
@@ -21,10 +21,11 @@ const CLASSIC: [&str; 16] = [
     "x-message-deduplication",
     "x-cache-size",
     "x-cache-ttl",
+    "x-consumer-timeout",
 ];
 
 /// Arguments of quorum queues.
-const QUORUM: [&str; 18] = [
+const QUORUM: [&str; 22] = [
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -43,6 +44,10 @@ const QUORUM: [&str; 18] = [
     "x-message-deduplication",
     "x-cache-size",
     "x-cache-ttl",
+    "x-consumer-timeout",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
 ];
 
 /// Arguments of streams.

@@ -5,6 +5,7 @@ mod arguments;
 mod declare;
 mod kinds;
 mod list;
+mod policies;
 mod publish;
 mod rules;
 mod transient;
@@ -14,6 +15,7 @@ pub use arguments::{
     DeadLetters, EXPIRY_MS_MAX, InvalidArgument, Priorities, QueueArguments, Retention, interval_ms,
 };
 pub use declare::{QueueInfo, TopologyError};
+pub use policies::{Applied, PolicyError, check_policy};
 pub use publish::{Destinations, RoutedPublishing, Unrouted};
 pub use rules::{
     ExchangeDeclaration, QueueDeclaration, Undeclarable, check_equivalent, check_equivalent_exchange,
@@ -22,4 +24,5 @@ pub use rules::{
 pub use unique::{DEDUPLICATION_HEADER, UniqueWindow};
 
 pub(crate) use appends::{appends, appends_moved};
+pub(crate) use policies::Policies;
 pub(crate) use unique::moved_key;

@@ -146,7 +146,7 @@ pub fn check_equivalent(
         let (current, received) = (argument(&there.arguments, field), argument(&wanted.arguments, field));
         let same = match (current, received) {
             (None, None) => true,
-            (Some(current), Some(received)) => current.same_value(received),
+            (Some(current), Some(received)) => current.is_equivalent(received),
             // A queue without a type is a classic one.
             _ => *field == QUEUE_TYPE && is_classic(&current) && is_classic(&received),
         };

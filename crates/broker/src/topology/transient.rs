@@ -27,7 +27,7 @@ impl Broker {
         let (catalog, topology) = (meta.view().catalog(), meta.view().topology());
         for topic in catalog.topics() {
             let Some(queue) = catalog.queue(topic.id) else { continue };
-            if !queue.durable || queue.exclusive {
+            if queue.is_temporary() && queue.owner.is_none_or(|owner| owner == self.node.node_id()) {
                 let (namespace, name) = split_name(&topic.name);
                 tracing::info!(namespace, name, "deleting a queue that does not outlive a restart");
                 self.delete_topic(topic.id).await?;

@@ -129,7 +129,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "node-id",
-        kind: Kind::Number(1, i32::MAX as i64),
+        kind: Kind::Number(1, i32::MAX as i64 - 1),
         default: "1",
         value_name: "ID",
         doc: "This node's id in the cluster. A data directory keeps the id that it was created with.",
@@ -342,7 +342,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number(0, 31_622_400_000),
         default: "1800000",
         value_name: "MS",
-        doc: "How long an AMQP delivery may wait for its acknowledgement before its channel is closed; 0 is for ever.",
+        doc: "How long an AMQP delivery may wait for its acknowledgement before it comes to others, where neither its consumer nor its queue says; 0 is for ever.",
     },
     Key {
         name: "fetch.max.bytes",

@@ -22,19 +22,21 @@ use crate::blocking::Blocking;
 use crate::checkpoint::Checkpointer;
 use crate::clock::Clock;
 use crate::errors::{ProposeError, StartError};
+use crate::gathering::COMMANDS_WAITING_MAX;
 use crate::handle::ShardHandle;
 use crate::journal::driver::{self, JournalDriver, JournalStatus};
 use crate::journal::queue::{JournalQueue, Request};
 use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
-use crate::proposer::{COMMANDS_WAITING_MAX, Proposer};
+use crate::proposer::Proposer;
 use crate::raft::codec::decode_stored_membership;
 use crate::raft::log::{Dropped, LogRecovery, LogStore, ShardLog};
 use crate::raft::machine::{MachineStatus, StateMachine};
 use crate::raft::network::Network;
 use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
-use crate::replica::Replica;
+use crate::replica::{Agreement, Replica};
 use crate::segments::{SegmentDriver, SegmentQueue, SegmentSignal, ShardSegments};
+use crate::temporary;
 use crate::transport::Transport;
 use crate::vigilance;
 
@@ -89,9 +91,12 @@ pub(super) async fn start(
     drive: Drive,
 ) -> Result<Node, StartError> {
     let blocking = Blocking::new(drive);
-    let opened = {
+    let (opened, temporary) = {
         let (options, disk) = (options.clone(), Arc::clone(&disk));
-        blocking.run(move || open(&options, &disk)).await.map_err(StartError::Options)??
+        let open_all = move || -> Result<_, StartError> {
+            Ok((open(&options, &disk)?, temporary::open(&options, &disk)?))
+        };
+        blocking.run(open_all).await.map_err(StartError::Options)??
     };
     let available = disk.available_space(&options.data_dir)?;
     let space = Arc::new(DiskSpace::new(available, options.disk_reserve_bytes));
@@ -116,11 +121,14 @@ pub(super) async fn start(
         Arc::clone(&shared.status),
     );
     let segments = Arc::new(SegmentQueue::default());
+    let (temporary, temporary_segments) =
+        temporary.prepare(&shared.options, &shared.clock, &space, &segments, blocking)?;
     let mut node = Node {
         id: shared.options.node,
         seed: shared.options.seed,
         drive,
         shards: BTreeMap::new(),
+        temporary: temporary.handle(),
         journal: Arc::clone(&shared.queue),
         segments: Arc::clone(&segments),
         status: Arc::clone(&shared.status),
@@ -130,7 +138,7 @@ pub(super) async fn start(
     };
 
     let mut parts = BTreeMap::new();
-    let mut writers = BTreeMap::new();
+    let mut writers = BTreeMap::from([(temporary.id(), temporary_segments)]);
     for (id, opened) in opened.shards {
         let OpenedShard { shard, writer, checkpoint, log, dropped } = opened;
         if let Some(Dropped { after, .. }) = dropped {
@@ -156,6 +164,7 @@ pub(super) async fn start(
     let workers = node.workers.get_mut();
     workers.journal = Some(drive_journal(journal, &shared, drive)?);
     workers.segments = Some(drive_segments(writers, segments, drive)?);
+    workers.tasks.push(tokio::spawn(temporary.run(shared.stop.clone())));
     workers.tasks.push(tokio::spawn(poll_disk(disk, Arc::clone(&space), shared.options.clone(), blocking)));
 
     for (id, parts) in parts {
@@ -389,13 +398,12 @@ async fn start_shard(
     let in_flight = Arc::new(Semaphore::new(options.proposals_in_flight_max));
     let replica = Arc::new(Replica {
         shard: id,
-        raft: raft.clone(),
+        agreement: Agreement::Group { raft: raft.clone(), machine: Arc::clone(&machine_status) },
         view: view.clone(),
         gate: Arc::clone(&gate),
         submitted,
         leadership: Arc::clone(&leadership),
-        machine: Arc::clone(&machine_status),
-        command_bytes_max: options.journal.group_bytes_max.saturating_sub(RECORD_SPARE_BYTES),
+        command_bytes_max: command_bytes_max(options),
         closed: Mutex::default(),
     });
     let proposer = Proposer {
@@ -412,7 +420,7 @@ async fn start_shard(
         held: None,
     };
     let checkpointer = Checkpointer {
-        raft,
+        raft: raft.clone(),
         log,
         machine: machine_status,
         segments: signal,
@@ -426,17 +434,23 @@ async fn start_shard(
         on_fatal: options.on_fatal.clone(),
     };
     workers.tasks.extend([
-        tokio::spawn(watch_leadership(Arc::clone(&replica))),
+        tokio::spawn(watch_leadership(raft.clone(), Arc::clone(&replica))),
         tokio::spawn(proposer.run()),
         tokio::spawn(checkpointer.clone().run(shared.stop.clone())),
     ]);
     Ok(Running {
         handle: ShardHandle::new(Arc::clone(&replica)),
         replica,
+        raft,
         checkpointer,
         in_flight,
         in_flight_max: options.proposals_in_flight_max,
     })
+}
+
+/// Bytes of a command that fits the journal.
+pub(crate) fn command_bytes_max(options: &NodeOptions) -> usize {
+    options.journal.group_bytes_max.saturating_sub(RECORD_SPARE_BYTES)
 }
 
 fn raft_config(id: ShardId, options: &NodeOptions) -> Result<openraft::Config, StartError> {
@@ -472,8 +486,8 @@ async fn elect_if_alone(raft: &RaftHandle) {
 }
 
 /// Shows every change of leadership, for as long as the replica runs.
-async fn watch_leadership(replica: Arc<Replica>) {
-    let mut metrics = replica.raft.server_metrics();
+async fn watch_leadership(raft: RaftHandle, replica: Arc<Replica>) {
+    let mut metrics = raft.server_metrics();
     loop {
         let (leader, is_leader, term) = {
             let now = metrics.borrow_watched();
@@ -490,7 +504,7 @@ async fn watch_leadership(replica: Arc<Replica>) {
             break;
         }
     }
-    let why = replica.raft.metrics().borrow_watched().running_state.clone();
+    let why = raft.metrics().borrow_watched().running_state.clone();
     let why = why.err().map_or_else(|| "it has stopped".to_owned(), |fatal| fatal.to_string());
     // At a planned stop every replica stops, and nobody needs to be alarmed.
     if replica.closed() != Some(ProposeError::ShuttingDown) {

@@ -3,5 +3,6 @@
 mod alone;
 mod limits;
 mod support;
+mod temporary;
 mod threads;
 mod three;

@@ -9,6 +9,7 @@ use weir_model::subscription::Settlement;
 
 use super::*;
 use crate::consumers::Gate;
+use crate::resting::{Rest, Rests};
 
 /// A record that may expire; one that expires below 0 is for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Log {
         there.then(|| Note { offset, expires_at: self.expiring.get(&offset).copied() })
     }
 
-    fn apply(&mut self, changes: LaneChanges) {
+    fn apply(&mut self, changes: LaneChanges, now: TimestampMs) {
         self.handed_out = self.handed_out.max(changes.handed_out);
         for Settlement { from, to, disposition } in changes.settlements {
             assert!(from <= to && to < self.end, "{from}..={to} of {}", self.end);
@@ -65,6 +66,7 @@ impl Log {
                         marks.failures += u16::from(failed);
                         marks.returns += 1;
                         marks.order = self.order;
+                        (marks.at, marks.last_failed) = (now, failed);
                     }
                     Disposition::Reject { reason } => marks.dead = marks.dead.or(Some(reason)),
                 }
@@ -155,7 +157,7 @@ impl Queue {
 
     fn commit(&mut self) {
         for (lane, changes) in self.dispatcher.take_changes() {
-            self.lanes.get_mut(&lane).unwrap().apply(changes);
+            self.lanes.get_mut(&lane).unwrap().apply(changes, self.now);
         }
     }
 
@@ -194,7 +196,7 @@ impl Queue {
     }
 
     fn settle(&mut self, offset: Offset, disposition: Disposition) {
-        self.dispatcher.settle(OWNER, Place { lane: 0, offset }, disposition).unwrap();
+        self.dispatcher.settle(OWNER, Place { lane: 0, offset }, disposition, self.now).unwrap();
     }
 
     fn get(&mut self) -> Option<Delivery<Note>> {
@@ -267,7 +269,7 @@ fn what_an_owner_leaves_comes_back_in_the_order_in_which_it_went_out() {
     assert_eq!(queue.offsets(), [0, 1, 2]);
     queue.settle(0, RELEASE);
     assert_eq!(queue.offsets(), [0], "it went out again, behind the others");
-    queue.dispatcher.close_owner(OWNER, true);
+    queue.dispatcher.close_owner(OWNER, true, 0);
     queue.dispatcher.subscribe(consumer(OWNER, 3)).unwrap();
     assert_eq!(queue.offsets(), [1, 2, 0]);
 }
@@ -293,7 +295,7 @@ fn only_one_is_active_and_the_next_takes_over() {
     let second = queue.dispatcher.subscribe(consumer(OwnerId(2), 10)).unwrap();
     queue.append(0, 5);
     assert_eq!(queue.offsets(), [0, 1], "nobody else gets anything while it is there");
-    queue.dispatcher.close_owner(OwnerId(1), true);
+    queue.dispatcher.close_owner(OwnerId(1), true, 0);
     assert_eq!((queue.dispatcher.active(), first == second), (Some(second), false));
     let seen: Vec<_> = queue.run().iter().map(|d| (d.place.offset, d.marks.failures)).collect();
     assert_eq!(seen, [(0, 1), (1, 1), (2, 0), (3, 0), (4, 0)]);
@@ -321,7 +323,7 @@ fn a_queue_has_only_so_many_consumers() {
         }
     };
     assert_eq!(dispatcher.consumers(), limit);
-    dispatcher.close_owner(OWNER, false);
+    dispatcher.close_owner(OWNER, false, 0);
     assert!(dispatcher.subscribe(consumer(OWNER, 0)).is_ok());
 }
 
@@ -384,6 +386,70 @@ fn too_many_failures_are_the_end_of_a_record() {
     queue.dispatcher.buried(dead[0].place);
     queue.commit();
     assert_eq!(queue.lanes[&0].unsettled(), 0);
+}
+
+#[test]
+fn what_came_back_rests_also_under_another_leader() {
+    let rest = Rest { of: Rests::All, least_ms: 100, most_ms: 250 };
+    for returns_in_turn in [true, false] {
+        let options = Options { rest: Some(rest), returns_in_turn, sized: true, ..Options::default() };
+        let mut queue = Queue::new(options, 1);
+        queue.now = 1_000;
+        queue.append(0, 3);
+        queue.dispatcher.subscribe(consumer(OWNER, 100)).unwrap();
+        assert_eq!(queue.offsets(), [0, 1, 2]);
+        queue.settle(0, FAIL);
+        queue.commit();
+        queue.now = 1_050;
+        queue.settle(1, RELEASE);
+        queue.commit();
+        assert_eq!(
+            (queue.dispatcher.ready(), queue.dispatcher.ready_bytes(), queue.dispatcher.resting()),
+            (0, 0, 2)
+        );
+        assert_eq!(queue.dispatcher.wakes_at(), Some(1_100));
+        queue.now = 1_099;
+        assert_eq!(queue.offsets(), [0; 0]);
+        queue.append(0, 1);
+        assert_eq!(queue.offsets(), [3], "what was never handed out does not wait for what rests");
+        queue.now = 1_100;
+        assert_eq!(queue.offsets(), [0]);
+
+        queue.now = 1_200;
+        queue.settle(0, FAIL);
+        // Whom 2 and 3 were leased to is forgotten; that 0 and 1 rest is not.
+        queue.restart();
+        assert_eq!((queue.dispatcher.resting(), queue.dispatcher.ready()), (2, 2));
+        assert_eq!(queue.dispatcher.ready_bytes(), size_of(2) + size_of(3));
+        queue.now = 1_150;
+        queue.dispatcher.expire(queue.now);
+        assert_eq!(queue.dispatcher.ready_bytes(), size_of(1) + size_of(2) + size_of(3));
+        queue.dispatcher.subscribe(consumer(OWNER, 100)).unwrap();
+        let mut came = queue.offsets();
+        came.sort_unstable();
+        assert_eq!(came, [1, 2, 3]);
+        assert_eq!(queue.dispatcher.wakes_at(), Some(1_400), "it failed twice");
+        assert_eq!(queue.dispatcher.purge(), 1);
+        assert_eq!((queue.dispatcher.resting(), queue.dispatcher.wakes_at()), (0, None));
+    }
+}
+
+#[test]
+fn what_rests_counts_in_what_may_be_out() {
+    let rest = Rest { of: Rests::Failed, least_ms: 100, most_ms: 100 };
+    let options = Options { rest: Some(rest), leased_max: 3, ..Options::default() };
+    let mut queue = Queue::new(options, 1);
+    queue.now = 1_000;
+    queue.append(0, 10);
+    queue.dispatcher.subscribe(consumer(OWNER, 100)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2]);
+    queue.settle(0, FAIL);
+    queue.settle(1, RELEASE);
+    assert_eq!(queue.offsets(), [1], "what was given back without having failed does not rest");
+    queue.settle(2, Disposition::Accept);
+    assert_eq!(queue.offsets(), [3]);
+    queue.now = 1_100;
+    assert_eq!(queue.offsets(), [0]);
 }
 
 #[test]
@@ -479,10 +545,10 @@ fn nobody_settles_what_is_not_leased_to_him() {
     let mut queue = Queue::new(Options::default(), 1);
     queue.append(0, 2);
     let place = queue.get().unwrap().place;
-    let error = queue.dispatcher.settle(OwnerId(2), place, Disposition::Accept);
+    let error = queue.dispatcher.settle(OwnerId(2), place, Disposition::Accept, 0);
     assert_eq!(error, Err(UnknownLease(place)));
     queue.settle(0, Disposition::Accept);
-    assert!(queue.dispatcher.settle(OWNER, place, RELEASE).is_err());
+    assert!(queue.dispatcher.settle(OWNER, place, RELEASE, 0).is_err());
 }
 
 #[test]
@@ -567,11 +633,11 @@ proptest! {
                     let chosen = leased.iter().nth(which).map(|(place, owner)| (*place, *owner));
                     if let Some((place, owner)) = chosen {
                         leased.remove(&place);
-                        queue.dispatcher.settle(owner, place, disposition).unwrap();
+                        queue.dispatcher.settle(owner, place, disposition, 0).unwrap();
                     }
                 }
                 Step::CloseOwner(owner) => {
-                    queue.dispatcher.close_owner(OwnerId(owner), true);
+                    queue.dispatcher.close_owner(OwnerId(owner), true, 0);
                     leased.retain(|_, of| *of != OwnerId(owner));
                 }
                 Step::Get(owner) => loop {
@@ -631,7 +697,7 @@ proptest! {
         }
         // In the end everybody gives back what he has, and one who takes everything gets all that is left.
         for owner in 0..4 {
-            queue.dispatcher.close_owner(OwnerId(owner), false);
+            queue.dispatcher.close_owner(OwnerId(owner), false, 0);
         }
         queue.restart();
         let expected = queue.dispatcher.ready();

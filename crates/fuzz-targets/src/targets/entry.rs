@@ -6,6 +6,8 @@ use weir_model::batch::BatchBuilder;
 use weir_model::access::{AccessChange, NamespaceMeta, PermissionMeta, TopicPermissionMeta, UserMeta};
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
 use weir_model::entry::Entry;
+use weir_model::policy::{PolicyKey, PolicyMeta};
+use weir_model::routing::ArgumentValue;
 use weir_model::settings::PartitionSettings;
 use weir_model::subscription::{Disposition, Settlement};
 use weir_model::timer::TimerRow;
@@ -79,6 +81,15 @@ pub(super) fn commands() -> Vec<Command> {
             },
         }),
         change(AccessChange::DeleteUser { name: "bob".into() }),
+        Command::PutPolicy {
+            policy: PolicyMeta {
+                key: PolicyKey { namespace: "/".into(), operator: false, name: "ttl".into() },
+                pattern: "^q".into(),
+                definition: vec![("message-ttl".into(), ArgumentValue::Integer(9))],
+                ..PolicyMeta::default()
+            },
+        },
+        Command::DeletePolicy { key: PolicyKey { name: "none".into(), ..PolicyKey::default() } },
         Command::OpenPartition { partition, settings: settings(), epoch_base: 2 },
         Command::ConfigurePartition { partition, settings: settings() },
         Command::Append { partition, batch: batch.clone() },

@@ -23,6 +23,8 @@ mod sim;
 mod system;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod unsynced;
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -35,6 +37,8 @@ pub use lock::{Lock, LockError, lock_data_dir};
 pub use range::FileRange;
 pub use real::RealDisk;
 pub use sim::{Fault, FaultKind, Operation, SimDisk};
+pub use tree::remove_tree;
+pub use unsynced::UnsyncedDisk;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -154,12 +154,11 @@ impl ArgumentValue {
 
     /// Whether two values are equal to a headers exchange.
     ///
-    /// RabbitMQ (`rabbit_exchange_type_headers` since 3.13) compares contents with Erlang's `=:=` and
-    /// leaves the type out: whole numbers of any width are equal if they are the same number, and a string
-    /// equals the same bytes. A whole number never equals a floating-point one, which it did before. Inside
-    /// lists and tables the type counts too. A timestamp equals its number of seconds, as before 3.13: later
-    /// versions make milliseconds of a message's timestamps, but not of a binding's, so that not even
-    /// equal timestamps match.
+    /// RabbitMQ (`rabbit_exchange_type_headers` up to 3.12) compares contents with Erlang's `==` and leaves the type
+    /// out: whole numbers of any width are equal if they are the same number, a whole number equals a floating-point
+    /// one of the same value, and a string equals the same bytes. Inside lists and tables the type counts too. A
+    /// timestamp equals its number of seconds. From 3.13 on the comparison is `=:=`, by which 1 is not 1.0, and not
+    /// even equal timestamps match, because milliseconds are made of a message's and not of a binding's.
     pub fn same_value(&self, other: &ArgumentValue) -> bool {
         match (self, other) {
             (ArgumentValue::Integer(number), ArgumentValue::Timestamp(seconds))
@@ -176,6 +175,13 @@ impl ArgumentValue {
             }
             _ => self == other,
         }
+    }
+
+    /// Whether two values are the same argument when something is declared again. RabbitMQ compares whole numbers of any
+    /// width by value, and a timestamp with them; a number with a fraction is never equal to either.
+    pub fn is_equivalent(&self, other: &ArgumentValue) -> bool {
+        let has_fraction = |value: &ArgumentValue| matches!(value, ArgumentValue::Float(_));
+        has_fraction(self) == has_fraction(other) && self.same_value(other)
     }
 
     /// Writes the value, for commands and checkpoints.

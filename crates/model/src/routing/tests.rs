@@ -192,6 +192,18 @@ fn values_are_equal_where_they_are_to_rabbitmq() {
     }
 }
 
+#[test]
+fn an_argument_declared_again_is_the_same_within_its_class_of_types() {
+    use ArgumentValue::{Integer, Timestamp};
+    let float = ArgumentValue::float;
+    for (a, b) in [(Integer(1), Timestamp(1)), (float(0.5), float(0.5)), (Integer(7), Integer(7))] {
+        assert!(a.is_equivalent(&b) && b.is_equivalent(&a), "{a:?} and {b:?}");
+    }
+    for (a, b) in [(Integer(10), float(10.0)), (Timestamp(1), float(1.0)), (Integer(1), Integer(2))] {
+        assert!(!a.is_equivalent(&b) && !b.is_equivalent(&a), "{a:?} and {b:?}");
+    }
+}
+
 /// A list in a list, and so on, `depth` levels in all.
 fn nested(depth: usize) -> ArgumentValue {
     (1..depth).fold(ArgumentValue::Void, |inner, _| ArgumentValue::List(vec![inner]))

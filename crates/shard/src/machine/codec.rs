@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_model::access::NamespaceMeta;
 use weir_model::command::TopicMeta;
+use weir_model::policy::{PolicyKey, PolicyMeta};
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{BindingMeta, ExchangeMeta};
 use weir_model::unique::WindowKind;
@@ -45,6 +46,7 @@ pub(crate) enum ChunkKind {
     Access = 11,
     Namespaces = 12,
     Accounts = 13,
+    Policies = 14,
     Windows = 20,
 }
 
@@ -57,7 +59,7 @@ pub(crate) struct ChunkId {
 }
 
 impl ChunkKind {
-    const ALL: [ChunkKind; 14] = [
+    const ALL: [ChunkKind; 15] = [
         ChunkKind::Root,
         ChunkKind::Topics,
         ChunkKind::Partitions,
@@ -71,6 +73,7 @@ impl ChunkKind {
         ChunkKind::Access,
         ChunkKind::Namespaces,
         ChunkKind::Accounts,
+        ChunkKind::Policies,
         ChunkKind::Windows,
     ];
 
@@ -94,6 +97,7 @@ impl Machine {
         let access = self.accounts.mark().map(|c| (0, c.changed_at())).into_iter();
         let namespaces = self.accounts.namespace_chunks().map(|(key, c)| (key, c.changed_at()));
         let accounts = self.accounts.account_chunks().map(|(key, c)| (key, c.changed_at()));
+        let policies = self.topology.policy_chunk().map(|c| (0, c.changed_at())).into_iter();
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
         let windows = self.windows.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
@@ -109,6 +113,7 @@ impl Machine {
             .chain(access.map(of(ChunkKind::Access)))
             .chain(namespaces.map(of(ChunkKind::Namespaces)))
             .chain(accounts.map(of(ChunkKind::Accounts)))
+            .chain(policies.map(of(ChunkKind::Policies)))
             .chain(windows.map(of(ChunkKind::Windows)))
             .collect()
     }
@@ -153,6 +158,9 @@ impl Machine {
                 let found = self.accounts.account_chunks().find(|(key, _)| *key == id.key);
                 found.map(|(_, c)| encode_accounts(c.get())).unwrap_or_default()
             }
+            ChunkKind::Policies => {
+                self.topology.policy_chunk().map(|c| encode_policies(c.get())).unwrap_or_default()
+            }
             ChunkKind::Groups => self
                 .groups
                 .chunks()
@@ -179,6 +187,7 @@ impl Machine {
             ChunkKind::Access => self.load_access(&mut reader, index)?,
             ChunkKind::Namespaces => self.load_namespaces(id.key, &mut reader, index)?,
             ChunkKind::Accounts => self.load_accounts(id.key, &mut reader, index)?,
+            ChunkKind::Policies => self.load_policies(&mut reader, index)?,
             ChunkKind::Windows => self.load_windows(id.key, &mut reader, index)?,
         }
         reader.finish()
@@ -334,6 +343,17 @@ impl Machine {
         Ok(())
     }
 
+    fn load_policies(&mut self, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let topology = Arc::make_mut(&mut self.topology);
+        for policy in reader.list(28, PolicyMeta::decode)? {
+            if topology.policies().last_key_value().is_some_and(|(last, _)| *last >= policy.key) {
+                return Err(reader.error("policies are out of order"));
+            }
+            topology.put_policy(policy, index);
+        }
+        Ok(())
+    }
+
     fn load_groups(&mut self, key: u64, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
         for (name, group) in reader.list(9, |r| Ok((r.str()?, GroupState::decode(r)?)))? {
             if name.bucket() as u64 != key {
@@ -482,6 +502,13 @@ pub(super) fn encode_namespaces(namespaces: &BTreeMap<String, Arc<NamespaceMeta>
     let mut out = Writer::new();
     out.u32(namespaces.len() as u32);
     namespaces.values().for_each(|namespace| namespace.encode(&mut out));
+    out.finish()
+}
+
+pub(super) fn encode_policies(policies: &BTreeMap<PolicyKey, Arc<PolicyMeta>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(policies.len() as u32);
+    policies.values().for_each(|policy| policy.encode(&mut out));
     out.finish()
 }
 

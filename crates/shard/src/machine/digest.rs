@@ -91,6 +91,10 @@ impl Machine {
             let digest = bindings.digest(|all| digest_of(&codec::encode_bindings(all)));
             chunk(ChunkId { kind: ChunkKind::Bindings, key }, digest);
         }
+        if let Some(policies) = topology.policy_chunk_mut() {
+            let digest = policies.digest(|all| digest_of(&codec::encode_policies(all)));
+            chunk(ChunkId { kind: ChunkKind::Policies, key: 0 }, digest);
+        }
         if self.accounts.mark().is_some() {
             let accounts = Arc::make_mut(&mut self.accounts);
             if let Some(mark) = accounts.mark_mut() {

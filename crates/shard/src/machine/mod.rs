@@ -11,6 +11,7 @@ mod digest;
 mod groups;
 mod meta;
 mod partitions;
+mod policies;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -322,6 +323,8 @@ impl Machine {
             Command::Bind { binding } => self.bind(context, binding, effects),
             Command::Unbind { binding } => self.unbind(context, binding, effects),
             Command::ChangeAccess { change } => self.change_access(context, change, effects),
+            Command::PutPolicy { policy } => self.put_policy(context, policy, effects),
+            Command::DeletePolicy { key } => self.delete_policy(context, key, effects),
             Command::AllocateProducerIds { count } => self.allocate_producer_ids(context, *count),
 
             Command::OpenPartition { partition, settings, epoch_base } => {

@@ -106,7 +106,7 @@ impl Machine {
             return Outcome::Refused(Refusal::UnknownSubscription(key.0, key.1));
         };
         subscription.hand_out(handed_out, end);
-        settlements.iter().for_each(|settlement| subscription.settle(settlement, end));
+        settlements.iter().for_each(|settlement| subscription.settle(settlement, end, context.now));
         effects.push(Effect::SubscriptionChanged(key.0, key.1));
         Outcome::Done
     }

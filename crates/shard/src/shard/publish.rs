@@ -79,7 +79,7 @@ impl Shard {
             *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
         }
         if topology_changed {
-            *self.shown.topology.write() = Arc::clone(self.machine.topology());
+            self.show_topology();
         }
         if access_changed {
             *self.shown.accounts.write() = Arc::clone(self.machine.accounts());
@@ -87,6 +87,13 @@ impl Shard {
         grown.drain(..).for_each(|view| view.tell());
         self.grown = grown;
         closed.iter().for_each(|view| view.observers().closed());
+    }
+
+    /// The topology first: whoever hears that policies were changed finds them there.
+    pub(super) fn show_topology(&self) {
+        let topology = self.machine.topology();
+        *self.shown.topology.write() = Arc::clone(topology);
+        self.shown.policies_changed_at.store(topology.policies_changed_at(), Ordering::Release);
     }
 
     fn open_view(&mut self, id: PartitionId) {

@@ -30,7 +30,7 @@ impl Shard {
         }
         *self.shown.partitions.write() = self.partitions.clone();
         *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
-        *self.shown.topology.write() = Arc::clone(self.machine.topology());
+        self.show_topology();
         *self.shown.accounts.write() = Arc::clone(self.machine.accounts());
         *self.shown.groups.write() =
             self.machine.groups().map(|(name, group)| (name.clone(), Arc::clone(group))).collect();

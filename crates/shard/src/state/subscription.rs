@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_model::Offset;
 use weir_model::subscription::{Disposition, Marks, Settlement};
 use weir_model::wire::{DecodeError, Reader, Writer};
+use weir_model::{Offset, TimestampMs};
 
 use super::spans::{BLOCK, Spans};
 
@@ -134,8 +134,8 @@ impl Subscription {
     }
 
     /// Settles records, or gives them back. What is settled already stays so, and what is not there is passed
-    /// over. `end` is the log's.
-    pub(crate) fn settle(&mut self, settlement: &Settlement, end: Offset) {
+    /// over. `end` is the log's, `now` the entry's time.
+    pub(crate) fn settle(&mut self, settlement: &Settlement, end: Offset, now: TimestampMs) {
         let (from, to) = (settlement.from.max(self.head), settlement.to.min(end - 1));
         if from > to {
             return;
@@ -157,6 +157,8 @@ impl Subscription {
                     failures: marks.failures.saturating_add(u16::from(failed)),
                     returns: marks.returns.saturating_add(1),
                     order,
+                    at: now,
+                    last_failed: failed,
                     dead: marks.dead,
                 });
             }
@@ -344,7 +346,7 @@ impl Block {
             free_from = to.checked_add(2);
         }
         let mut free_from = Some(0u16);
-        let runs = reader.list(4 + Marks::ENCODED_BYTES, |r| Ok((read_span(r)?, Marks::decode(r)?)))?;
+        let runs = reader.list(4 + Marks::ENCODED_BYTES_MIN, |r| Ok((read_span(r)?, Marks::decode(r)?)))?;
         for ((from, to), marks) in runs {
             if from > to || free_from.is_none_or(|free| from < free) || block.settled.count(from, to) > 0 {
                 return Err(reader.error("marked records are not in order, or settled"));

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use weir_model::policy::{PolicyKey, PolicyMeta};
 use weir_model::queue::{full_name, split_name};
 use weir_model::routing::{BindingMeta, ExchangeKind, ExchangeMeta, HashSource, RoutingKind};
 use weir_model::wire::Writer;
@@ -33,8 +34,11 @@ pub(crate) struct Bound {
 pub(crate) type ExchangeChunk = Chunk<BTreeMap<String, Arc<ExchangeMeta>>>;
 pub(crate) type BindingChunk = Chunk<BTreeMap<Vec<u8>, Bound>>;
 
-/// A snapshot of all exchanges, bindings and the routers that follow from them.
-#[derive(Clone, Debug, Default)]
+pub(crate) type PolicyChunk = Chunk<BTreeMap<PolicyKey, Arc<PolicyMeta>>>;
+
+/// A snapshot of all exchanges, bindings and the routers that follow from them, and of what policies say of them and of
+/// queues.
+#[derive(Clone, Debug)]
 pub struct Topology {
     /// By full name.
     exchanges: Buckets<String, Arc<ExchangeMeta>>,
@@ -42,9 +46,31 @@ pub struct Topology {
     bindings: Buckets<Vec<u8>, Bound>,
     /// By namespace; of those with anything in them.
     routers: BTreeMap<String, Router>,
+    policies: PolicyChunk,
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        Topology {
+            exchanges: Buckets::default(),
+            bindings: Buckets::default(),
+            routers: BTreeMap::new(),
+            policies: Chunk::new(BTreeMap::new(), 0),
+        }
+    }
 }
 
 impl Topology {
+    /// All policies, by namespace, whose they are, and name.
+    pub fn policies(&self) -> &BTreeMap<PolicyKey, Arc<PolicyMeta>> {
+        self.policies.get()
+    }
+
+    /// At which entry one of them was changed last: as long as this is the same, all of them are.
+    pub fn policies_changed_at(&self) -> u64 {
+        self.policies.changed_at()
+    }
+
     /// The router of a namespace.
     pub fn router(&self, namespace: &str) -> Router {
         self.routers.get(namespace).cloned().unwrap_or_else(|| new_router(namespace))
@@ -68,6 +94,27 @@ impl Topology {
     /// Whether every namespace has an exchange of this name.
     pub fn is_predeclared(name: &str) -> bool {
         name.is_empty() || PREDECLARED.iter().any(|(known, _, _)| *known == name)
+    }
+
+    /// Puts a policy in, in the place of one with the same key.
+    pub(crate) fn put_policy(&mut self, policy: PolicyMeta, index: u64) {
+        self.policies.change(index).insert(policy.key.clone(), Arc::new(policy));
+    }
+
+    /// Takes policies out.
+    pub(crate) fn remove_policies(&mut self, which: impl Fn(&PolicyKey) -> bool, index: u64) {
+        if self.policies.get().keys().any(&which) {
+            self.policies.change(index).retain(|key, _| !which(key));
+        }
+    }
+
+    /// The chunk of policies, if there are any.
+    pub(crate) fn policy_chunk(&self) -> Option<&PolicyChunk> {
+        Some(&self.policies).filter(|policies| !policies.get().is_empty())
+    }
+
+    pub(crate) fn policy_chunk_mut(&mut self) -> Option<&mut PolicyChunk> {
+        Some(&mut self.policies).filter(|policies| !policies.get().is_empty())
     }
 
     /// Puts a queue in, by its full name.
@@ -100,8 +147,9 @@ impl Topology {
         self.removed(namespace, removal, index);
     }
 
-    /// Takes a namespace out that has no queues any more, with its exchanges and bindings.
+    /// Takes a namespace out that has no queues any more, with its exchanges, bindings and policies.
     pub(crate) fn remove_namespace(&mut self, namespace: &str, index: u64) {
+        self.remove_policies(|key| key.namespace == namespace, index);
         let Some(router) = self.routers.remove(namespace) else { return };
         for exchange in router.exchanges() {
             self.exchanges.remove(&full_name(namespace, &exchange.name), index);

@@ -37,6 +37,8 @@ pub(crate) struct Shown {
     pub partitions: RwLock<BTreeMap<PartitionId, Arc<PartitionView>>>,
     pub catalog: RwLock<Arc<Catalog>>,
     pub topology: RwLock<Arc<Topology>>,
+    /// See [`ShardView::policies_changed_at`].
+    pub policies_changed_at: AtomicU64,
     pub accounts: RwLock<Arc<Accounts>>,
     pub groups: RwLock<BTreeMap<String, Arc<GroupState>>>,
     pub timers: RwLock<BTreeMap<PartitionId, Arc<Timers>>>,
@@ -91,6 +93,12 @@ impl ShardView {
     /// All exchanges and bindings, if this is the meta shard.
     pub fn topology(&self) -> Arc<Topology> {
         Arc::clone(&self.shown.topology.read())
+    }
+
+    /// At which entry a policy was changed last; the topology that is given out from then on has it. Without a lock, for
+    /// whoever looks often.
+    pub fn policies_changed_at(&self) -> u64 {
+        self.shown.policies_changed_at.load(Ordering::Acquire)
     }
 
     /// All users, namespaces and permissions, if this is the meta shard. The same value is given out until one of them

@@ -111,6 +111,21 @@ pub(super) fn state(machine: &Machine) -> String {
         writeln!(out, "deleting topic {}", topic(&meta)).unwrap();
     }
     accounts(&mut out, machine);
+    for (key, policy) in machine.topology().policies() {
+        let whose = if key.operator { "operator's policy" } else { "policy" };
+        let says = policy.definition.iter().map(|(name, value)| format!("{name} {value:?}"));
+        writeln!(
+            out,
+            "{whose} {} in {}: \"{}\" for {} priority {}: {}",
+            key.name,
+            key.namespace,
+            policy.pattern,
+            policy.apply_to.name(),
+            policy.priority,
+            says.collect::<Vec<_>>().join(", ")
+        )
+        .unwrap();
+    }
     for (id, state) in machine.partitions() {
         writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();
         partition(&mut out, state);

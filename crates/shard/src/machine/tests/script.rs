@@ -9,8 +9,9 @@ use weir_model::access::{
     UserMeta,
 };
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
+use weir_model::policy::{ApplyTo, PolicyKey, PolicyMeta};
 use weir_model::queue::QueueMeta;
-use weir_model::routing::ExchangeMeta;
+use weir_model::routing::{ArgumentValue, ExchangeMeta};
 use weir_model::settings::PartitionSettings;
 use weir_model::subscription::{DeadReason, Disposition, Settlement};
 use weir_model::timer::TimerRow;
@@ -18,6 +19,11 @@ use weir_model::unique::{UniqueKey, WindowKind};
 use weir_model::{NodeId, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId};
 
 use super::batches::batch;
+
+fn policy_key(words: &Words) -> PolicyKey {
+    let operator = words.text(0).contains("operator");
+    PolicyKey { namespace: words.text(1).into(), operator, name: words.text(2).into() }
+}
 
 /// The words of one line: those without `=` in order, and those with it by name.
 struct Words<'a> {
@@ -136,6 +142,16 @@ pub(super) fn command(line: &str) -> Command {
         | "delete-permission"
         | "topic-permission"
         | "delete-topic-permission" => Command::ChangeAccess { change: access_change(&words) },
+        "policy" | "operator-policy" => Command::PutPolicy {
+            policy: PolicyMeta {
+                key: policy_key(&words),
+                pattern: words.text(3).into(),
+                apply_to: ApplyTo::from_name(words.named.get("for").unwrap_or(&"all")).unwrap(),
+                priority: words.option("priority", 0),
+                definition: vec![(words.text(4).into(), ArgumentValue::Integer(words.number(5)))],
+            },
+        },
+        "delete-policy" | "delete-operator-policy" => Command::DeletePolicy { key: policy_key(&words) },
         "producer-ids" => Command::AllocateProducerIds { count: words.number(1) },
 
         "open" => Command::OpenPartition {

@@ -9,12 +9,14 @@ use super::*;
 
 const FAR: Offset = 3 * BLOCK as i64;
 
+const NOW: TimestampMs = 1_700_000_000_000;
+
 fn settlement(from: Offset, to: Offset, disposition: Disposition) -> Settlement {
     Settlement { from, to, disposition }
 }
 
 fn accept(subscription: &mut Subscription, from: Offset, to: Offset, end: Offset) {
-    subscription.settle(&settlement(from, to, Disposition::Accept), end);
+    subscription.settle(&settlement(from, to, Disposition::Accept), end, NOW);
 }
 
 fn reloaded(subscription: &Subscription) -> Subscription {
@@ -58,13 +60,20 @@ fn one_stuck_record_costs_one_run_however_many_pass_it() {
 fn what_comes_back_keeps_its_marks_until_it_is_settled() {
     let mut subscription = Subscription::new(0);
     let release = |failed| Disposition::Release { failed };
-    subscription.settle(&settlement(2, 5, release(false)), 10);
-    subscription.settle(&settlement(4, 8, release(true)), 10);
-    let marks = |failures, returns, order| Marks { failures, returns, order, dead: None };
+    subscription.settle(&settlement(2, 5, release(false)), 10, NOW);
+    subscription.settle(&settlement(4, 8, release(true)), 10, NOW + 1);
+    let marks = |failures, returns, order: u64| Marks {
+        failures,
+        returns,
+        order,
+        at: NOW + order.cast_signed(),
+        last_failed: order == 1,
+        dead: None,
+    };
     let expected = [(2, 3, marks(0, 1, 0)), (4, 5, marks(1, 2, 1)), (6, 8, marks(1, 1, 1))];
     assert_eq!(subscription.marked_runs().collect::<Vec<_>>(), expected);
-    subscription.settle(&settlement(5, 6, Disposition::Reject { reason: DeadReason::Expired }), 10);
-    subscription.settle(&settlement(6, 6, Disposition::Reject { reason: DeadReason::Rejected }), 10);
+    subscription.settle(&settlement(5, 6, Disposition::Reject { reason: DeadReason::Expired }), 10, NOW);
+    subscription.settle(&settlement(6, 6, Disposition::Reject { reason: DeadReason::Rejected }), 10, NOW);
     let dead = subscription.marked_runs().filter(|run| run.2.dead == Some(DeadReason::Expired));
     assert_eq!(
         dead.map(|run| (run.0, run.1)).collect::<Vec<_>>(),
@@ -82,7 +91,7 @@ fn what_is_not_there_cannot_be_settled() {
     accept(&mut subscription, 0, 100, 8);
     assert_eq!((subscription.head(), subscription.handed_out()), (8, 8));
     accept(&mut subscription, 8, Offset::MAX, 8);
-    subscription.settle(&settlement(9, 12, Disposition::Release { failed: true }), 9);
+    subscription.settle(&settlement(9, 12, Disposition::Release { failed: true }), 9, NOW);
     subscription.hand_out(1000, 9);
     assert_eq!((subscription.head(), subscription.runs(), subscription.handed_out()), (8, 0, 9));
 }
@@ -102,7 +111,7 @@ struct Model {
 }
 
 impl Model {
-    fn settle(&mut self, settlement: &Settlement) {
+    fn settle(&mut self, settlement: &Settlement, now: TimestampMs) {
         let head = self.head();
         if settlement.from.max(head) > settlement.to.min(self.end - 1) {
             return;
@@ -115,6 +124,7 @@ impl Model {
                     noted.marks.failures += u16::from(failed);
                     noted.marks.returns += 1;
                     noted.marks.order = self.order;
+                    (noted.marks.at, noted.marks.last_failed) = (now, failed);
                 }
                 Disposition::Reject { reason } => noted.marks.dead = noted.marks.dead.or(Some(reason)),
             }
@@ -163,8 +173,10 @@ proptest! {
                 }
                 _ => {
                     let settlement = settlement(base + from, base + to, disposition);
-                    subscription.settle(&settlement, model.end);
-                    model.settle(&settlement);
+                    // Some releases have no time, as those of old checkpoints do not.
+                    let now = NOW * i64::from(special % 2);
+                    subscription.settle(&settlement, model.end, now);
+                    model.settle(&settlement, now);
                 }
             }
             prop_assert_eq!(subscription.head(), model.head());
