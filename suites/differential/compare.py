@@ -27,6 +27,7 @@ OF_NO_CONSEQUENCE = (
     "redelivered",
     "properties.headers",
     "server_properties",
+    "connection.start mechanisms",
     "frame_max",
 )
 

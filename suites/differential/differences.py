@@ -146,6 +146,12 @@ KNOWN = [
         rare=True,
     ),
     Known(
+        "who deletes the stream that it consumes",
+        "RabbitMQ's channel that deletes a stream hears as its consumer that it is gone, or is done before it does",
+        streams.deleted_by_its_consumer,
+        rare=True,
+    ),
+    Known(
         "too much for a stream",
         "3.10 fails with 541 on a header that it cannot translate into AMQP 1.0, and loses a dead letter for its x-death; "
         "Weir keeps them",
@@ -216,6 +222,18 @@ KNOWN = [
         "RabbitMQ ends the connection of a client that wants no limit of channels or frames; with Weir it has the limit "
         "that was offered",
         frames.no_limits,
+        rare=True,
+    ),
+    Known(
+        "ANONYMOUS",
+        "a mechanism that RabbitMQ has since 4.0",
+        frames.offers_anonymous,
+        rare=True,
+    ),
+    Known(
+        "who is nobody",
+        "since 4.0 a client may log in by ANONYMOUS",
+        frames.is_anonymous,
         rare=True,
     ),
     Known(

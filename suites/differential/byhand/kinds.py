@@ -144,7 +144,7 @@ KINDS: dict[str, list[Step]] = {
         publish("s1~"),
         on("A1", "basic.qos", prefetch_count=10),
         consume("s1~", "t"),
-        on("A1", "queue.delete", queue="s1~", if_unused=True),
+        on("B1", "queue.delete", queue="s1~", if_unused=True),
         queue("s2~", durable=True, arguments={"x-queue-type": text("stream")}),
         publish("s2~"),
         on("A1", "queue.delete", queue="s2~", if_empty=True),

@@ -30,6 +30,19 @@ def no_limits(difference: Difference) -> bool:
     )
 
 
+def offers_anonymous(difference: Difference) -> bool:
+    return difference.what == "connection.start mechanisms" and difference.weir == f"{difference.rabbitmq} ANONYMOUS"
+
+
+def is_anonymous(difference: Difference) -> bool:
+    """A client that does not say who it is."""
+    return (
+        bool(difference.step.get("first"))
+        and b"ANONYMOUS" in bytes.fromhex(difference.step["hex"])
+        and names(difference.ours) == ["connection.tune"]
+    )
+
+
 def refused_early(difference: Difference) -> bool:
     return (
         bool(difference.step.get("first"))

@@ -58,16 +58,31 @@ def by_chunks(difference: Difference) -> bool:
     )
 
 
+def deleted_by_its_consumer(difference: Difference) -> bool:
+    """Whether the channel that deletes a stream hears as its consumer that it is gone."""
+    if difference.step["do"] != "queue.delete" or difference.what != "events" or not of_kind(difference, "stream"):
+        return False
+    others = [
+        {
+            channel: [event for event in events if channel != difference.step["on"] or event["name"] != "basic.cancel"]
+            for channel, events in side.items()
+        }
+        for side in (difference.theirs, difference.ours)
+    ]
+    return others[0] == others[1]
+
+
 def untranslatable(difference: Difference) -> bool:
     """A header of a type that has no translation, on its way to a stream: a decimal, or the list of a dead letter."""
     if difference.what == "events" and code(difference.theirs) is None:
-        theirs, ours = delivered(difference.theirs), delivered(difference.ours)
-        return len(theirs) < len(ours) and all(
-            {"x-death", "x-stream-offset"} <= {header for header, _ in event.get("properties.headers") or ()}
+        theirs = delivered(difference.theirs)
+        more = [
+            {header for header, _ in event.get("properties.headers") or ()}
             for events in difference.ours.values()
             for event in events
             if event["name"] == "basic.deliver" and event["body"] not in theirs
-        )
+        ]
+        return bool(more) and all({"x-death", "x-stream-offset"} <= headers for headers in more)
     has_stream = any(argument_of(step, "x-queue-type") == ["S", "stream"] for step in difference.before)
     return has_stream and code(difference.theirs) == 541 and '["D", ' in json.dumps(difference.before)
 
