@@ -52,6 +52,19 @@ DELIVERY: dict[str, list[Step]] = {
             )
         )
     ],
+    "decimals and zeros in headers": [
+        *[
+            step
+            for number, value in enumerate((["D", [1, 10]], ["d", 0.0], ["d", -0.0], ["f", 0.0], ["I", 0]))
+            for step in (queue(f"q{number}~"), bind(f"q{number}~", "amq.headers", arguments={"h": value}))
+        ],
+        *[
+            publish("", f"m{number}", "amq.headers", properties={"headers": [["h", value]]})
+            for number, value in enumerate(
+                (["D", [1, 10]], ["D", [2, 100]], ["d", 1.0], ["V", None], ["d", 0.0], ["d", -0.0], ["I", 0])
+            )
+        ],
+    ],
     "an alternate exchange": [
         exchange("spare~", "fanout"),
         exchange("x1~", "direct", arguments={"alternate-exchange": text("spare~")}),
