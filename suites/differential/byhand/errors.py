@@ -293,15 +293,18 @@ ERRORS: dict[str, list[Step]] = {
         consume("q1~", "t", exclusive=True),
     ],
     "an exclusive consumer of a quorum queue is not alone": [
+        CONFIRM,
         queue("q1~", durable=True, arguments=QUORUM),
         consume("q1~", "t1", exclusive=True),
         consume("q1~", "t2", "B1"),
         consume("q1~", "t3", "B2", exclusive=True),
         publish("q1~"),
+        on("A1", "basic.ack", delivery=0),
         queue("q2~", durable=True, arguments=QUORUM | {"x-single-active-consumer": ["t", True]}),
         consume("q2~", "t4", exclusive=True),
         consume("q2~", "t5", "B1", exclusive=True),
         publish("q2~"),
+        on("A1", "basic.ack", delivery=0),
     ],
     "an exclusive consumer of a stream is not alone": [
         queue("q1~", durable=True, arguments={"x-queue-type": text("stream")}),
