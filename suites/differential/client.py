@@ -144,6 +144,8 @@ class Connection:
                 self._note(0, Event("protocol header", {"bytes": header.hex()}))
                 continue
             kind, channel, length = struct.unpack_from(">BHI", self.incoming)
+            if length + 8 > self.frame_max:
+                self._note(channel, Event("a frame that is larger than agreed", {"length": length}))
             if len(self.incoming) < length + 8:
                 return
             payload = bytes(self.incoming[7 : 7 + length])

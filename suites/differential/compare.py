@@ -1,9 +1,10 @@
 """What two brokers answered, made comparable, and the places where it differs.
 
 Names that a broker makes become numbers in the order in which they come, times become zero, and what the protocol
-leaves open is brought into one order: confirmations that come together, and deliveries to different consumers of a
-channel after one step. All else counts: methods and their order by channel, codes and words, what is closed,
-redelivered flags, tags, properties and types of headers, bodies and counts.
+leaves open is brought into one order: confirmations that come together, deliveries to different consumers of a channel
+after one step, and notices to several of its consumers that their queue is gone. All else counts: methods and their
+order by channel, codes and words, what is closed, redelivered flags, tags, properties and types of headers, bodies and
+counts.
 """
 
 import json
@@ -26,6 +27,7 @@ OF_NO_CONSEQUENCE = (
     "redelivered",
     "properties.headers",
     "server_properties",
+    "connection.start mechanisms",
     "frame_max",
 )
 
@@ -99,6 +101,7 @@ class Normaliser:
                     others.append({"name": "confirmed before it was returned"})
         if confirmed:
             others.append({"name": "confirmed", "tags": confirmations(confirmed)})
+        others = _cancels_sorted(others)
         tags = sorted(delivery["delivery_tag"] for delivery in deliveries)
         deliveries.sort(key=lambda delivery: delivery["consumer_tag"])
         for delivery, tag in zip(deliveries, tags, strict=True):
@@ -142,6 +145,13 @@ class Normaliser:
         if tag in "fd":
             return [tag, repr(value)]
         return [tag, self.text(value)]
+
+
+def _cancels_sorted(events: list[dict]) -> list[dict]:
+    """Notices that consumers are cancelled, which come for all of a channel at once, in the order of their tags."""
+    cancels = [event for event in events if event["name"] == "basic.cancel"]
+    waiting = iter(sorted(cancels, key=lambda event: event["consumer_tag"]))
+    return [next(waiting) if event["name"] == "basic.cancel" else event for event in events]
 
 
 def confirmations(events: list[Event]) -> list[str]:

@@ -3,6 +3,7 @@
 import random
 
 from . import vocabulary as words
+from .mangle import mangled
 from .scenario import Step
 from .world import PROFILES, World
 
@@ -10,8 +11,11 @@ from .world import PROFILES, World
 def scenario(seed: int) -> list[Step]:
     """The scenario of a seed: the same every time."""
     dice = random.Random(seed)
-    if dice.random() < 0.05:
+    luck = dice.random()
+    if luck < 0.05:
         return _expiry(dice)
+    if luck < 0.09:
+        return mangled(dice)
     profile = dice.choice(list(PROFILES))
     return World(dice, profile).steps()
 
@@ -24,8 +28,16 @@ def _expiry(dice: random.Random) -> list[Step]:
         routing["x-dead-letter-routing-key"] = ["S", "dead~"]
     if dice.random() < 0.6:
         routing["x-message-ttl"] = ["l", dice.choice((words.SHORT_MS, words.LONG_MS, 0))]
+    if dice.random() < 0.3:
+        routing |= {"x-max-length": ["l", dice.choice((1, 2))]}
+        if dice.random() < 0.6:
+            routing |= {"x-overflow": ["S", dice.choice(("reject-publish", "reject-publish-dlx"))]}
+    if dice.random() < 0.3:
+        del routing["x-dead-letter-exchange"]
+        routing.pop("x-dead-letter-routing-key", None)
     quorum = {"x-queue-type": ["S", "quorum"], "x-delivery-limit": ["l", 20]}
-    kind = quorum if dice.random() < 0.2 else {}
+    # A quorum queue of 3.10 notices late that it is full.
+    kind = quorum if dice.random() < 0.2 and "x-max-length" not in routing else {}
     made: list[Step] = [
         {"on": here, "do": "confirm.select"},
         {"on": here, "do": "exchange.declare", "exchange": "x1~", "type": "fanout"},
@@ -48,7 +60,10 @@ def _expiry(dice: random.Random) -> list[Step]:
         # What is out does not expire, and does when it comes back.
         made.append({"on": here, "do": "basic.get", "queue": "q1~"})
         made += [wait, {"on": here, "do": "basic.nack", "delivery": 0, "requeue": True}]
-    made += [wait, {"on": here, "do": "queue.declare", "queue": "q1~", "passive": True}]
+    made.append(wait)
+    if dice.random() < 0.4:
+        made.append({"on": here, "do": "basic.publish", "routing_key": "q1~", "body": "later"})
+    made.append({"on": here, "do": "queue.declare", "queue": "q1~", "passive": True})
     made.append({"on": here, "do": "basic.get", "queue": dice.choice(("q1~", "dead~"))})
     made.append({"on": here, "do": "basic.reject", "delivery": 0, "requeue": dice.random() < 0.5})
     made += [wait, {"on": here, "do": "drain", "queue": "dead~"}]

@@ -17,7 +17,8 @@ from .scenario import AUDITOR, DRAINED_MAX, Step, channel_of, connection_of, is_
 ANSWER_SECONDS = 10.0
 # What bytes cause is not known beforehand; what goes wrong in a handshake may be told late.
 BYTES_SECONDS, HANDSHAKE_SECONDS = 0.5, 6.0
-END_SECONDS = 3.0
+# Behind a frame that cannot be read RabbitMQ says why, and ends the connection 3 seconds later.
+END_SECONDS = 10.0
 PING = "channel.flow"
 
 # What came after one step, by connection and channel.
@@ -33,6 +34,8 @@ class Pace:
 
 
 BRISK = Pace(quiet=0.006, patience=1.0)
+# RabbitMQ hands out what is new in a stream a moment after it is confirmed, and a quorum queue's dead letters go later.
+UNHURRIED = Pace(quiet=0.03, patience=1.0)
 # For whatever was seen to differ: slow enough that speed is no reason.
 CALM = Pace(quiet=0.05, patience=4.0)
 
@@ -76,6 +79,7 @@ class Play:
             self.connections[name] = Connection(self.address)
         connection = self.connections[name] if step.get("first") else self._connection(name)
         if step["do"] == "bytes":
+            connection.frame_max = step.get("agreed", connection.frame_max)
             connection.send_bytes(bytes.fromhex(step["hex"]))
             if not any(connection.events.values()):
                 pump([connection], HANDSHAKE_SECONDS if step.get("first") else BYTES_SECONDS)

@@ -36,6 +36,12 @@ def after_opening(*data: bytes) -> list[Step]:
     return [opened, {"on": "A0", "do": "bytes", "hex": b"".join(data).hex()}]
 
 
+def on_two_channels(*data: bytes) -> list[Step]:
+    """Bytes on a connection with channels 1 and 2 open."""
+    opened = [{"on": f"A{number}", "do": "queue.declare", "queue": "q1~"} for number in (1, 2)]
+    return [*opened, {"on": "A0", "do": "bytes", "hex": b"".join(data).hex()}]
+
+
 def handshake(*data: bytes) -> list[Step]:
     """Bytes on a connection that has said nothing yet; each piece after the answer to the one before."""
     return [{"on": "A0", "do": "bytes", "first": True, "hex": piece.hex()} for piece in data]
@@ -52,6 +58,9 @@ def start_ok(mechanism: str = "PLAIN", response: str = "\0guest\0guest", refusal
 # As long as a broker may keep a client in the dark that has failed to say who it is.
 LATER: Step = {"on": "A0", "do": "wait", "ms": 4000}
 PUBLISH = method(1, "basic.publish", routing_key="nowhere")
+# Messages that come back, so that it shows what became of them.
+BACK = [method(number, "basic.publish", routing_key="nowhere", mandatory=True) for number in (0, 1, 2)]
+CLOSE = method(1, "channel.close", reply_code=200)
 HELLO = protocol.HEADER
 TUNE = method(0, "connection.tune_ok", channel_max=2047, frame_max=131_072)
 OPEN = method(0, "connection.open", virtual_host="/")
@@ -106,6 +115,39 @@ ALL: dict[str, list[Step]] = {
     "a channel beyond the most": after_opening(method(3000, "channel.open")),
     "a body on a channel that is not open": after_opening(body(5, b"x")),
     "a close of a channel that is not open": after_opening(method(5, "channel.close", reply_code=200)),
+    "messages of two channels, piece by piece": on_two_channels(
+        BACK[1], BACK[2], header(2, 3), header(1, 2), body(1, b"1"), body(2, b"12"), body(1, b"2"), body(2, b"3")
+    ),
+    "a method of another channel in the midst of a message": on_two_channels(
+        BACK[1], header(1, 1), method(2, "basic.qos", prefetch_count=3), body(1, b"x")
+    ),
+    "a heartbeat in the midst of a message": after_opening(
+        BACK[1], frame(8, 0, b""), header(1, 1), frame(8, 0, b""), body(1, b"x")
+    ),
+    "a channel is closed in the midst of a message": after_opening(BACK[1], header(1, 5), CLOSE),
+    "another channel is closed in the midst of a message": on_two_channels(
+        BACK[1], header(1, 1), method(2, "channel.close", reply_code=200), body(1, b"x")
+    ),
+    "a connection is closed in the midst of a message": after_opening(
+        BACK[1], header(1, 5), method(0, "connection.close", reply_code=200)
+    ),
+    "the largest frame": after_opening(BACK[1], header(1, 131_064), body(1, b"x" * 131_064)),
+    "a frame that is one byte too large": after_opening(BACK[1], header(1, 131_065), body(1, b"x" * 131_065)),
+    "several methods in one piece": after_opening(
+        method(1, "basic.qos", prefetch_count=1),
+        method(1, "queue.declare", passive=True),
+        method(1, "basic.get", no_ack=True),
+        method(1, "confirm.select"),
+        BACK[1],
+        header(1, 0),
+    ),
+    "what comes behind a close": after_opening(CLOSE, method(1, "basic.qos")),
+    "what comes behind an error": after_opening(
+        method(1, "queue.declare", queue="nowhere", passive=True), method(1, "basic.qos"), BACK[1], header(1, 0)
+    ),
+    "a response to nothing": after_opening(method(0, "connection.secure_ok", response="x")),
+    "a connection that is closed before anybody closed it": after_opening(method(0, "connection.close_ok")),
+    "an answer to no challenge": handshake(HELLO, method(0, "connection.secure_ok", response="x")),
     "a handshake": handshake(HELLO, start_ok(), TUNE + OPEN),
     "a handshake by AMQPLAIN": handshake(HELLO, start_ok("AMQPLAIN", LOGIN), TUNE + OPEN),
     "another protocol": handshake(b"GET / HTTP/1.1\r\n\r\n"),
@@ -131,6 +173,20 @@ ALL: dict[str, list[Step]] = {
         HELLO, start_ok(), method(0, "connection.tune_ok", channel_max=3000, frame_max=131_072)
     ),
     "no limits asked for": handshake(HELLO, start_ok(), method(0, "connection.tune_ok") + OPEN),
+    "small frames": [
+        *handshake(HELLO, start_ok()),
+        {**handshake(method(0, "connection.tune_ok", channel_max=10, frame_max=4096) + OPEN)[0], "agreed": 4096},
+        {"on": "A1", "do": "queue.declare", "queue": "q1~"},
+        {"on": "A1", "do": "basic.publish", "routing_key": "q1~", "body": "x" * 10_000},
+        {"on": "A1", "do": "basic.get", "queue": "q1~", "no_ack": True},
+        {"on": "B1", "do": "basic.publish", "routing_key": "q1~", "body": "y" * 4_088},
+        {"on": "B1", "do": "basic.publish", "routing_key": "q1~", "body": "y" * 4_089},
+        {"on": "A1", "do": "basic.consume", "queue": "q1~", "consumer_tag": "t", "no_ack": True},
+    ],
+    "a client that falls silent": [
+        *handshake(HELLO, start_ok(), method(0, "connection.tune_ok", channel_max=10, frame_max=4096, heartbeat=1) + OPEN),
+        {"on": "A0", "do": "wait", "ms": 5000},
+    ],
     "a virtual host that is not there": handshake(
         HELLO, start_ok(), TUNE + method(0, "connection.open", virtual_host="nowhere")
     ),

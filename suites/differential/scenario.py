@@ -6,7 +6,9 @@ Both are opened when a step first needs them, and again after they were closed. 
 
     drop      the connection is gone without a word
     wait      nothing happens for `ms` milliseconds
-    bytes     what `hex` says goes out as it is; with `first`, on a connection that has said nothing yet
+    bytes     what `hex` says goes out as it is; with `first`, on a connection that has said nothing yet, and with
+              `mangled` drawn with dice, so that there may be more wrong with it than one thing; `agreed` is the
+              size of frames that they agree upon
     drain     `basic.get` with no_ack of `queue` until it is empty
 
 Names that end in `~` are the scenario's own: they get a suffix that no other scenario has. What only the broker
@@ -25,7 +27,7 @@ from . import protocol
 
 Step = dict
 # Not fields of the method.
-WORDS = set("on do ms hex first delivery consumer anyway properties body times".split())
+WORDS = set("on do ms hex first mangled agreed delivery consumer anyway properties body times".split())
 AUDITOR = "Z"
 DRAINED_MAX = 200
 

@@ -6,6 +6,8 @@ KEYS = ("a", "b", "a.b", "a.b.c", "b.c", "", "a..b")
 PATTERNS = ("#", "*", "a.*", "a.#", "*.b", "#.c", "*.*", "a.*.c", "#.b.#", "a", "a.b", "")
 EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
 PREDECLARED = ("amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match")
+# What is consumed, and asked to reply to, for replies without a queue.
+REPLIES = "amq.rabbitmq.reply-to"
 TAGS = "tbBsuIilLfdDSTFAVx"
 WORDS = ("", "x", "apple", "grün", "a b", "0", "true")
 # Milliseconds that never pass while a scenario runs, and such as pass when it waits.
@@ -44,6 +46,13 @@ def table(dice: random.Random, depth: int = 0) -> list:
 def routed_headers(dice: random.Random) -> list:
     """Headers of a few values, so that bindings match them now and then."""
     few = (["S", "x"], ["S", "y"], ["I", 1], ["l", 1], ["t", True], ["V", None], ["d", 1.0])
+    if dice.random() < 0.15:
+        # Alike in one way and not in another.
+        few = (
+            *(["x", "x"], ["S", ""], ["b", 1], ["B", 1], ["f", 1.0], ["T", 1], ["D", [0, 1]], ["D", [1, 10]]),
+            *(["A", []], ["A", [["I", 1]]], ["F", []], ["F", [["a", ["I", 1]]]]),
+            *(["t", False], ["d", 0.0], ["d", -0.0]),
+        )
     return [[name, dice.choice(few)] for name in dice.sample(("h1", "h2", "x-h"), dice.randrange(1, 4))]
 
 
@@ -126,6 +135,41 @@ def odd_argument(dice: random.Random) -> dict:
             {"x-expires": ["l", 1 << 40]},
         )
     )
+
+
+def stream_arguments(dice: random.Random) -> dict:
+    """Arguments of a stream."""
+    made: dict = {"x-queue-type": ["S", "stream"]}
+    chances = {
+        "x-max-length-bytes": lambda: ["l", 1_000_000_000],
+        "x-max-age": lambda: ["S", dice.choice(("1h", "7D", "2M", "1Y", "600s", "5m"))],
+        "x-stream-max-segment-size-bytes": lambda: ["l", 500_000],
+        "x-initial-cluster-size": lambda: ["l", 1],
+        "x-queue-leader-locator": lambda: ["S", dice.choice(("client-local", "least-leaders"))],
+        "x-own": lambda: value(dice),
+    }
+    made |= {name: draw() for name, draw in chances.items() if dice.random() < 0.12}
+    if dice.random() < 0.05:
+        made |= dice.choice(
+            (
+                {"x-max-age": ["S", dice.choice(("", "1", "h", "-1h", "1w", "1.5h", "1 h"))]},
+                {"x-max-age": ["l", 5]},
+                {"x-max-length-bytes": ["l", -1]},
+                {"x-stream-max-segment-size-bytes": ["S", "x"]},
+                {"x-message-ttl": ["l", LONG_MS]},
+                {"x-dead-letter-exchange": ["S", ""]},
+                {"x-max-length": ["l", 5]},
+            )
+        )
+    return made
+
+
+def stream_offset(dice: random.Random) -> dict:
+    """Where a consumer of a stream begins."""
+    if dice.random() < 0.15:
+        return {}
+    offsets = (["S", "first"], ["S", "first"], ["S", "next"], ["l", 0], ["I", 1], ["l", 3], ["l", 1000], ["T", 0])
+    return {"x-stream-offset": dice.choice((*offsets, ["S", "last"]))}
 
 
 def queue_arguments(dice: random.Random, exchanges: list[str], quorum: bool) -> dict:

@@ -52,6 +52,19 @@ DELIVERY: dict[str, list[Step]] = {
             )
         )
     ],
+    "decimals and zeros in headers": [
+        *[
+            step
+            for number, value in enumerate((["D", [1, 10]], ["d", 0.0], ["d", -0.0], ["f", 0.0], ["I", 0]))
+            for step in (queue(f"q{number}~"), bind(f"q{number}~", "amq.headers", arguments={"h": value}))
+        ],
+        *[
+            publish("", f"m{number}", "amq.headers", properties={"headers": [["h", value]]})
+            for number, value in enumerate(
+                (["D", [1, 10]], ["D", [2, 100]], ["d", 1.0], ["V", None], ["d", 0.0], ["d", -0.0], ["I", 0])
+            )
+        ],
+    ],
     "an alternate exchange": [
         exchange("spare~", "fanout"),
         exchange("x1~", "direct", arguments={"alternate-exchange": text("spare~")}),
@@ -317,6 +330,14 @@ DELIVERY: dict[str, list[Step]] = {
         on("A1", "tx.select"),
         publish("q1~", properties={"headers": [["BCC", text("a")]]}),
         on("A1", "tx.commit"),
+    ],
+    "what was got before a channel has a prefetch": [
+        queue("q1~"),
+        *many("q1~", 8),
+        get("q1~"),
+        on("A1", "basic.qos", prefetch_count=3, **{"global": True}),
+        get("q1~"),
+        consume("q1~", "t"),
     ],
     "a channel's prefetch holds for all that it consumes": [
         queue("q1~"),

@@ -82,7 +82,8 @@ ERRORS: dict[str, list[Step]] = {
         exchange("x1~", "direct", arguments={"x-own": text("y")}),
         exchange("x1~", "direct"),
     ],
-    "an unknown type of exchange": [exchange("x1~", "nonsense"), exchange("x2~", "")],
+    "an unknown type of exchange": [exchange("x1~", "nonsense")],
+    "an exchange without a type": [exchange("x1~", "")],
     "another connection's exclusive queue": [
         queue("q1~", exclusive=True),
         queue("q1~", "B1", exclusive=True),
@@ -235,6 +236,18 @@ ERRORS: dict[str, list[Step]] = {
         on("A3", "channel.close_ok"),
         on("A3", "channel.flow_ok", active=True),
     ],
+    "opened and closed without a word": [
+        on("A1", "channel.open", anyway=True),
+        on("A1", "basic.qos", prefetch_count=1),
+        on("A1", "channel.close"),
+        on("A1", "channel.open", anyway=True),
+        on("A0", "connection.close"),
+    ],
+    "unbinding with arguments that could not be bound": [
+        queue("q1~"),
+        on("A1", "queue.unbind", queue="q1~", exchange="amq.headers", arguments={"x-match": text("most")}),
+        on("A1", "exchange.unbind", destination="amq.fanout", source="amq.headers", arguments={"x-match": ["I", 1]}),
+    ],
     "cancelling what is not there": [
         on("A1", "basic.cancel", consumer_tag="unknown"),
         on("A1", "basic.cancel", consumer_tag=""),
@@ -279,7 +292,31 @@ ERRORS: dict[str, list[Step]] = {
         queue("q1~", arguments={"x-single-active-consumer": ["t", True]}),
         consume("q1~", "t", exclusive=True),
     ],
+    "an exclusive consumer of a quorum queue is not alone": [
+        CONFIRM,
+        queue("q1~", durable=True, arguments=QUORUM),
+        consume("q1~", "t1", exclusive=True),
+        consume("q1~", "t2", "B1"),
+        consume("q1~", "t3", "B2", exclusive=True),
+        publish("q1~"),
+        on("A1", "basic.ack", delivery=0),
+        queue("q2~", durable=True, arguments=QUORUM | {"x-single-active-consumer": ["t", True]}),
+        consume("q2~", "t4", exclusive=True),
+        consume("q2~", "t5", "B1", exclusive=True),
+        publish("q2~"),
+        on("A1", "basic.ack", delivery=0),
+    ],
+    "an exclusive consumer of a stream is not alone": [
+        queue("q1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        on("A1", "basic.qos", prefetch_count=5),
+        consume("q1~", "t1", exclusive=True),
+        consume("q1~", "t2", exclusive=True),
+    ],
     "a mode of a queue that is none": [queue("q1~", arguments={"x-queue-mode": text("busy")})],
+    "a mode of a queue that is none, and nobody waits": [
+        queue("q1~", no_wait=True, arguments={"x-queue-mode": text("busy")})
+    ],
+    "a type of a queue that is no text, and no name": [queue("", arguments={"x-queue-type": ["I", 1]})],
     "a mode of a queue that is no text": [queue("q1~", arguments={"x-queue-mode": ["l", 1]})],
     "modes of queues": [
         queue("q1~", durable=True, arguments=QUORUM | {"x-queue-mode": text("lazy")}),

@@ -1,8 +1,8 @@
-"""Streams, direct replies, and what each kind of queue does not have."""
+"""Streams, direct replies, what each kind of queue does not have, and what RabbitMQ does one way or another."""
 
 from ..scenario import Step
 from ..vocabulary import LONG_MS
-from .steps import CONFIRM, bind, consume, get, many, on, publish, queue, text
+from .steps import CONFIRM, bind, consume, dead, get, many, on, publish, queue, text
 
 KINDS: dict[str, list[Step]] = {
     "direct reply-to": [
@@ -28,6 +28,13 @@ KINDS: dict[str, list[Step]] = {
         publish("amq.rabbitmq.reply-to.nonsense", mandatory=True),
         publish("amq.rabbitmq.reply-to", mandatory=True),
     ],
+    "a consumer's tag used again by who holds messages": [
+        queue("q1~"),
+        *many("q1~", 2, channel="B1"),
+        consume("q1~", "t1"),
+        consume("q1~", "t2", "A2"),
+        consume("q1~", "t1"),
+    ],
     "a stream": [
         CONFIRM,
         queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
@@ -44,11 +51,8 @@ KINDS: dict[str, list[Step]] = {
         consume("s1~", "t"),
         on("A1", "basic.qos", prefetch_count=10),
         consume("s1~", "t", no_ack=True),
-        on("A1", "basic.qos", prefetch_count=10),
-        consume("s1~", "t", arguments={"x-stream-offset": text("nonsense")}),
         get("s1~"),
         on("A1", "queue.purge", queue="s1~"),
-        on("A1", "queue.delete", queue="s1~", if_unused=True),
         queue("s2~", arguments={"x-queue-type": text("stream")}),
         queue("s2~", durable=True, exclusive=True, arguments={"x-queue-type": text("stream")}),
         queue("s2~", durable=True, auto_delete=True, arguments={"x-queue-type": text("stream")}),
@@ -57,6 +61,127 @@ KINDS: dict[str, list[Step]] = {
         queue("", durable=True, arguments={"x-queue-type": text("stream")}),
         on("A2", "basic.qos", prefetch_count=1, **{"global": True}),
         consume("s1~", "t", "A2"),
+    ],
+    "an offset of a stream that is none": [
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t", arguments={"x-stream-offset": text("nonsense")}),
+    ],
+    "consumers hear that their stream goes": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        *many("s1~", 2),
+        on("A1", "basic.qos", prefetch_count=1),
+        consume("s1~", "t1", arguments={"x-stream-offset": text("first")}),
+        on("B1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t2", "B1"),
+        on("C1", "queue.delete", queue="s1~"),
+        on("A1", "basic.cancel", consumer_tag="t1"),
+    ],
+    "a stream's messages are given back": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        *many("s1~", 3),
+        on("A1", "basic.qos", prefetch_count=2),
+        consume("s1~", "t", arguments={"x-stream-offset": text("first")}),
+        on("A1", "basic.nack", delivery=0, requeue=True),
+    ],
+    "a stream's messages are asked for again": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        *many("s1~", 3),
+        on("A1", "basic.qos", prefetch_count=2),
+        consume("s1~", "t", arguments={"x-stream-offset": text("first")}),
+        on("A1", "basic.recover", requeue=True),
+    ],
+    **{
+        f"an offset of a stream: {offset[0]} {offset[1]}": [
+            CONFIRM,
+            queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+            *many("s1~", 2),
+            on("A1", "basic.qos", prefetch_count=10),
+            consume("s1~", "t", arguments={"x-stream-offset": offset}),
+            publish("s1~", "m3"),
+        ]
+        for offset in (
+            *(text("first"), text("last"), text("next"), text("1h"), text("5x"), text(""), ["x", "first"]),
+            *(["l", 1], ["I", 1000], ["l", -1], ["T", 0], ["T", 1 << 40], ["t", True], ["V", None]),
+        )
+    },
+    "messages of a stream that were written at once": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        publish("s1~", times=20),
+        on("A1", "basic.qos", prefetch_count=2),
+        consume("s1~", "t1", arguments={"x-stream-offset": text("first")}),
+    ],
+    "dead letters into a stream": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        bind("s1~", "amq.direct", "dead~"),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t"),
+        queue("q2~", arguments={**dead(), "x-dead-letter-exchange": text("amq.direct")}),
+        publish("q2~"),
+        get("q2~", "B1"),
+        on("B1", "basic.reject", delivery=0),
+    ],
+    "a transaction and a stream": [
+        on("A1", "tx.select"),
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        publish("s1~"),
+        on("A1", "basic.qos", prefetch_count=2),
+        consume("s1~", "t", arguments={"x-stream-offset": text("first")}),
+        on("A1", "tx.commit"),
+        on("A1", "basic.ack", delivery=0),
+        on("A1", "tx.rollback"),
+        on("A1", "basic.ack", delivery=0),
+        on("A1", "tx.commit"),
+    ],
+    "a stream is deleted whatever is asked": [
+        CONFIRM,
+        queue("s1~", durable=True, arguments={"x-queue-type": text("stream")}),
+        publish("s1~"),
+        on("A1", "basic.qos", prefetch_count=10),
+        consume("s1~", "t"),
+        on("B1", "queue.delete", queue="s1~", if_unused=True),
+        queue("s2~", durable=True, arguments={"x-queue-type": text("stream")}),
+        publish("s2~"),
+        on("A1", "queue.delete", queue="s2~", if_empty=True),
+    ],
+    "segments of a stream of any size": [
+        queue(
+            f"s{size}~",
+            durable=True,
+            arguments={"x-queue-type": text("stream"), "x-stream-max-segment-size-bytes": ["l", size]},
+        )
+        for size in (1, 1000, 500_000, 3_000_000_000, 3_000_000_001)
+    ],
+    "the tags of direct replies": [
+        queue("q1~"),
+        consume("amq.rabbitmq.reply-to", "t", no_ack=True),
+        publish("q1~", properties={"reply_to": "amq.rabbitmq.reply-to"}),
+        get("q1~", "B1", no_ack=True),
+        publish("@reply", "first", channel="B1"),
+        consume("q1~", "t2"),
+        publish("q1~", "m1"),
+        publish("@reply", "second", channel="B1"),
+        publish("q1~", "m2"),
+        on("A1", "basic.ack", delivery=1, multiple=True),
+    ],
+    "whether a queue of direct replies is there": [
+        queue("q1~"),
+        consume("amq.rabbitmq.reply-to", "t", no_ack=True),
+        publish("q1~", properties={"reply_to": "amq.rabbitmq.reply-to"}),
+        get("q1~", no_ack=True),
+        queue("@reply", "A2", passive=True),
+        queue("@reply", "B1", passive=True),
+        queue("@reply", passive=True),
+    ],
+    "the tag of who waits for direct replies": [
+        queue("q1~"),
+        consume("amq.rabbitmq.reply-to", "t", no_ack=True),
+        consume("q1~", "t"),
     ],
 }
 

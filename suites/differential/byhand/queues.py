@@ -4,6 +4,9 @@ from ..scenario import Step
 from ..vocabulary import LONG_MS, SHORT_MS
 from .steps import CONFIRM, QUORUM, bind, consume, dead, death, exchange, get, many, on, publish, queue, text, wait
 
+# For so long that it is met only by who waits for it, and publishers are refused what is too much.
+EXPIRING = {"x-expires": ["l", 1500], "x-max-length": ["l", 5], "x-overflow": text("reject-publish")}
+
 QUEUES: dict[str, list[Step]] = {
     "a delivery limit": [
         CONFIRM,
@@ -81,6 +84,38 @@ QUEUES: dict[str, list[Step]] = {
         wait(1500),
         queue("q1~", passive=True),
         queue("q2~", passive=True),
+    ],
+    **{
+        f"what keeps a queue that expires: {name}": [
+            CONFIRM,
+            queue("q1~", arguments=EXPIRING),
+            publish("q1~"),
+            *([get("q1~")] if name in ("an acknowledgement", "what comes back", "a channel's end") else []),
+            wait(1000),
+            step,
+            wait(1000),
+            queue("q1~", passive=True),
+        ]
+        for name, step in {
+            "nothing": publish("q1~"),
+            "a look": queue("q1~", passive=True),
+            "a declaration": queue("q1~", arguments=EXPIRING),
+            "a get": get("q1~"),
+            "a consumer": consume("q1~", "t"),
+            "a purge": on("A1", "queue.purge", queue="q1~"),
+            "a binding": bind("q1~", "amq.direct", "k"),
+            "a refused deletion": on("A1", "queue.delete", queue="q1~", if_empty=True),
+            "an acknowledgement": on("A1", "basic.ack", delivery=0),
+            "what comes back": on("A1", "basic.nack", delivery=0, requeue=True),
+            "a channel's end": on("A1", "channel.close", reply_code=200),
+        }.items()
+    },
+    "what is held does not keep a queue that expires": [
+        queue("q1~", arguments={"x-expires": ["l", 600]}),
+        publish("q1~"),
+        get("q1~"),
+        wait(1500),
+        queue("q1~", passive=True),
     ],
     "length counts what is ready": [
         CONFIRM,
@@ -249,6 +284,40 @@ QUEUES: dict[str, list[Step]] = {
         *many("q1~", 3),
         consume("q1~", "t2", no_ack=True),
         on("A2", "channel.close", reply_code=200),
+    ],
+    **{
+        f"what has expired takes no room: {name}": [
+            CONFIRM,
+            queue("q1~", durable=True, arguments={"x-overflow": text("reject-publish"), **arguments}),
+            publish("q1~", "1234", properties=properties),
+            wait(),
+            publish("q1~", "5678"),
+            on("A1", "drain", queue="q1~"),
+        ]
+        for name, arguments, properties in (
+            ("a message's time", {"x-max-length": ["l", 1]}, {"expiration": str(SHORT_MS)}),
+            ("no time at all", {"x-max-length": ["l", 1]}, {"expiration": "0"}),
+            ("a queue's time", {"x-max-length": ["l", 1], "x-message-ttl": ["l", SHORT_MS]}, {}),
+            ("bytes", {"x-max-length-bytes": ["l", 4]}, {"expiration": str(SHORT_MS)}),
+            ("dead", dead(**{"x-max-length": ["l", 1]}), {"expiration": str(SHORT_MS)}),
+            ("a quorum queue", QUORUM | {"x-max-length": ["l", 1]}, {"expiration": str(SHORT_MS)}),
+        )
+    },
+    "what has expired takes no room from what is less important": [
+        CONFIRM,
+        queue("q1~", durable=True, arguments=QUORUM | {"x-max-length": ["l", 1]}),
+        publish("q1~", "1", properties={"expiration": "0", "priority": 9}),
+        publish("q1~", "2"),
+        on("A1", "drain", queue="q1~"),
+        publish("q1~", "3", properties={"expiration": str(SHORT_MS), "priority": 9}),
+        wait(),
+        publish("q1~", "4"),
+        on("A1", "drain", queue="q1~"),
+        queue("q2~", durable=True, arguments=QUORUM | {"x-max-length": ["l", 2], "x-message-ttl": ["l", SHORT_MS]}),
+        publish("q2~", "5", properties={"priority": 9}),
+        wait(),
+        *many("q2~", 2),
+        on("A1", "drain", queue="q2~"),
     ],
     "refused only if nobody waits": [
         CONFIRM,

@@ -1,0 +1,1 @@
+"""By what each difference that is known is recognised; see `differences`."""
