@@ -76,10 +76,7 @@ impl NodeOptions {
             disk_reserve_bytes: 512 << 20,
             disk_poll: Duration::from_millis(500),
             log_cache_bytes: 8 << 20,
-            proposals_in_flight_max: std::env::var("WEIR_IN_FLIGHT")
-                .ok()
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(256),
+            proposals_in_flight_max: 256,
             journal_queue_bytes_max: 256 << 20,
             journal_idle: Duration::from_millis(50),
             digest_interval: Duration::from_secs(600),
