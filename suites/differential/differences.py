@@ -47,7 +47,8 @@ KNOWN = [
     ),
     Known(
         "who gets from a quorum queue is counted",
-        "3.10 counts a channel that has something from basic.get among the consumers of a quorum queue",
+        "3.10 counts a channel that has something from basic.get, or had something when its consumer was cancelled, among "
+        "the consumers of a quorum queue",
         queues.counted_getter,
         rare=True,
     ),

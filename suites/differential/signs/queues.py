@@ -76,7 +76,7 @@ def counted_getter(difference: Difference) -> bool:
         difference.what == "queue.declare_ok consumer_count"
         and difference.rabbitmq > difference.weir
         and of_kind(difference, "quorum")
-        and any(step["do"] == "basic.get" for step in difference.before)
+        and any(step["do"] in ("basic.get", "basic.cancel") for step in difference.before)
     )
 
 
