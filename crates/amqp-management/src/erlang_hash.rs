@@ -71,6 +71,12 @@ impl Hash {
                 self.atom("timestamp");
                 self.integer(i128::from(*seconds));
             }
+            ArgumentValue::Decimal { scale, digits } => {
+                self.atom("decimal");
+                self.tuple(2);
+                self.integer(i128::from(*scale));
+                self.integer(i128::from(*digits));
+            }
             ArgumentValue::List(values) => {
                 self.atom("array");
                 for value in values {

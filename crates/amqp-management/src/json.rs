@@ -61,6 +61,9 @@ fn from_argument(value: &ArgumentValue) -> Value {
         ArgumentValue::Float(bits) => json!(f64::from_bits(*bits)),
         ArgumentValue::Bytes(bytes) => json!(text(bytes)),
         ArgumentValue::Timestamp(seconds) => json!(seconds),
+        ArgumentValue::Decimal { scale, digits } => {
+            json!(f64::from(*digits) / 10f64.powi(i32::from(*scale)))
+        }
         ArgumentValue::List(values) => values.iter().map(from_argument).collect(),
         ArgumentValue::Table(table) => from_arguments(table),
     }

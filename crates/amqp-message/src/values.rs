@@ -1,7 +1,7 @@
 //! Between AMQP's tables as they come over the wire and as they are stored.
 
 use bytes::Bytes;
-use weir_amqp_wire::{BasicProperties, Table, Value};
+use weir_amqp_wire::{BasicProperties, Decimal, Table, Value};
 use weir_model::routing::{ArgumentValue, Arguments};
 use weir_router::Properties;
 
@@ -14,6 +14,7 @@ pub fn argument(value: &Value) -> ArgumentValue {
         Value::Float(number) => ArgumentValue::float(f64::from(*number)),
         Value::Double(number) => ArgumentValue::float(*number),
         Value::LongStr(bytes) | Value::Binary(bytes) => ArgumentValue::Bytes(bytes.clone()),
+        Value::Decimal(Decimal { scale, value }) => ArgumentValue::Decimal { scale: *scale, digits: *value },
         Value::Array(values) => ArgumentValue::List(values.iter().map(argument).collect()),
         Value::Table(table) => ArgumentValue::Table(arguments(table)),
         whole => match (whole.as_i64(), whole.as_f64()) {

@@ -39,6 +39,11 @@ impl<T> Unsettled<T> {
         self.last
     }
 
+    /// The tag that the next delivery will get.
+    pub(crate) fn next_tag(&self) -> u64 {
+        self.last + 1
+    }
+
     /// Takes out what a peer settles by a tag: one delivery, or all up to it in the order of their tags. With
     /// `multiple`, 0 means all there are, of which there may be none.
     ///

@@ -10,9 +10,6 @@ use crate::errors::Failure;
 use crate::handshake::generated;
 use crate::replies::{REPLY_TO, Reply, is_mailbox};
 
-/// The tag of every direct reply, as in RabbitMQ.
-const REPLY_TAG: u64 = 1;
-
 impl Connection {
     /// A channel is to get direct replies.
     pub(super) fn consume_replies(
@@ -88,8 +85,8 @@ impl Connection {
         };
         let deliver = basic::Deliver {
             consumer_tag: consumer.tag.clone(),
-            // Nobody settles it, and it is not counted.
-            delivery_tag: REPLY_TAG,
+            // It is not counted: nobody settles it.
+            delivery_tag: channel.unsettled.next_tag(),
             redelivered: false,
             exchange,
             routing_key,

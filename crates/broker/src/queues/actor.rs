@@ -99,7 +99,10 @@ pub(super) struct Actor {
     unburied: Vec<Dead>,
     /// When they are.
     bury_again_at: Option<Instant>,
+    /// When somebody used it last, as RabbitMQ counts it for queues that expire.
     used_at: Instant,
+    /// When anything was asked of it last.
+    asked_at: Instant,
     /// Set while a shard could not take changes: when they are proposed again.
     pub(super) retry_at: Option<Instant>,
     /// Set while records could not be read: when they are read again. What is at hand is handed out meanwhile.
@@ -152,6 +155,7 @@ impl Actor {
             unburied: Vec::new(),
             bury_again_at: None,
             used_at: Instant::now(),
+            asked_at: Instant::now(),
             retry_at: None,
             read_again_at: None,
         };
@@ -185,7 +189,7 @@ impl Actor {
             }
             self.catch_up().await;
             self.dispatcher.expire(self.clock.now_ms());
-            self.drop_excess();
+            self.drop_excess().await;
             if self.options.cemetery.is_some() {
                 self.look_at_first().await;
             }
@@ -232,7 +236,7 @@ impl Actor {
         match self.options.expires {
             _ if !self.is_unused() => None,
             Some(expires) => Some(self.used_at + expires),
-            None => self.options.cemetery.is_none().then(|| self.used_at + self.options.idle),
+            None => self.options.cemetery.is_none().then(|| self.asked_at + self.options.idle),
         }
     }
 
@@ -259,19 +263,26 @@ impl Actor {
         Some(Instant::now() + Duration::from_millis(in_ms.cast_unsigned()))
     }
 
-    /// Takes out the first records where too many wait, after those who take some have had theirs.
-    fn drop_excess(&mut self) {
+    /// Takes out the first records where too many wait, after those who take some have had theirs. What has expired takes
+    /// no room; in a single lane it is the first to go in any case.
+    async fn drop_excess(&mut self) {
         let limits = self.options.limits;
-        if limits.overflow == Overflow::DropHead {
-            self.dispatcher.drop_over(limits.records, limits.bytes);
+        if limits.overflow != Overflow::DropHead
+            || limits.allow(self.dispatcher.ready(), self.dispatcher.ready_bytes())
+        {
+            return;
         }
+        if self.lanes.len() > 1 {
+            self.expire_first().await;
+        }
+        self.dispatcher.drop_over(limits.records, limits.bytes);
     }
 
     /// What comes back to a full queue pushes the first ones out before somebody gets them. In a quorum queue those who
     /// take some have theirs first, as in RabbitMQ.
-    fn drop_for_returned(&mut self) {
+    async fn drop_for_returned(&mut self) {
         if !self.options.returns_in_turn {
-            self.drop_excess();
+            self.drop_excess().await;
         }
     }
 
@@ -375,7 +386,7 @@ impl Actor {
     }
 
     async fn carry_out_many(&mut self, first: Ask) {
-        self.used_at = Instant::now();
+        self.asked_at = Instant::now();
         self.carry_out(first).await;
         for _ in 1..ASKS_AT_ONCE {
             match self.asks.try_recv() {
@@ -395,6 +406,9 @@ impl Actor {
     }
 
     async fn carry_out(&mut self, ask: Ask) {
+        if ask.is_use() {
+            self.used_at = Instant::now();
+        }
         // A reply that nobody waits for any more is nobody's loss, except where it carries a record.
         match ask {
             Ask::Subscribe(consumer, reply) => {
@@ -420,7 +434,7 @@ impl Actor {
                     // After a change of leaders an owner may settle what is not its own any more.
                     let _ = self.dispatcher.settle(owner, place, disposition, now);
                 }
-                self.drop_for_returned();
+                self.drop_for_returned().await;
                 if let Some(reply) = reply {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
@@ -430,7 +444,7 @@ impl Actor {
                 for consumer in self.dispatcher.close_owner(owner, failed, self.clock.now_ms()) {
                     self.sinks.remove(&consumer);
                 }
-                self.drop_for_returned();
+                self.drop_for_returned().await;
             }
             Ask::Get(owner, settled, reply) => {
                 let got = self.get(owner, settled).await;
@@ -447,9 +461,9 @@ impl Actor {
                 let purged = self.dispatcher.purge();
                 self.tell_when_durable(Reply::Purged(reply, purged));
             }
-            Ask::Figures(reply) => {
+            Ask::Figures(_, reply) => {
                 self.catch_up().await;
-                self.drop_excess();
+                self.drop_excess().await;
                 self.expire_first().await;
                 let bounded = self.options.limits.bytes.is_some();
                 let _ = reply.send(QueueFigures {
@@ -461,6 +475,12 @@ impl Actor {
             }
             Ask::Reserve(records, bytes, reply) => {
                 self.catch_up().await;
+                let all = self.dispatcher.ready().saturating_add(records);
+                let all_bytes = self.dispatcher.ready_bytes().saturating_add(bytes);
+                if !self.options.limits.allow(all, all_bytes) {
+                    // What has expired takes no room.
+                    self.expire_first().await;
+                }
                 let ready = (self.dispatcher.ready(), self.dispatcher.ready_bytes());
                 // What somebody waits for does not wait itself; a classic queue takes only what it would have room for.
                 let limits = self.options.limits;
@@ -495,7 +515,7 @@ impl Actor {
 
     async fn get(&mut self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, ReadError> {
         self.catch_up().await;
-        self.drop_excess();
+        self.drop_excess().await;
         loop {
             match self.dispatcher.get(owner, settled, self.clock.now_ms()) {
                 Got::Record(delivery) => return Ok(Some(delivered(delivery))),

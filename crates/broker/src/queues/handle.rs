@@ -62,10 +62,21 @@ pub(super) enum Ask {
     CloseOwner(OwnerId, bool),
     Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, ReadError>>),
     Purge(oneshot::Sender<u64>),
-    Figures(oneshot::Sender<QueueFigures>),
+    /// With whether whoever asks uses the queue by that.
+    Figures(bool, oneshot::Sender<QueueFigures>),
     Reserve(u64, u64, oneshot::Sender<Option<Reservation>>),
     Configure(Box<QueueOptions>),
     AddLane(LaneNumber, PartitionRef),
+}
+
+impl Ask {
+    /// Whether the queue is used by it. Settling, publishing, purging and looking do not count, as in RabbitMQ.
+    pub(super) fn is_use(&self) -> bool {
+        matches!(
+            self,
+            Ask::Subscribe(..) | Ask::Cancel(..) | Ask::Get(..) | Ask::CloseOwner(..) | Ask::Figures(true, _)
+        )
+    }
 }
 
 impl QueueRef {
@@ -127,9 +138,14 @@ impl QueueRef {
         self.ask(Ask::Purge).await
     }
 
-    /// What the queue is doing.
+    /// What the queue is doing, for somebody who uses it.
     pub async fn figures(&self) -> Result<QueueFigures, QueueGone> {
-        self.ask(Ask::Figures).await
+        self.ask(|reply| Ask::Figures(true, reply)).await
+    }
+
+    /// What the queue is doing, for somebody who only looks: a queue that expires does so all the same.
+    pub(crate) async fn look(&self) -> Result<QueueFigures, QueueGone> {
+        self.ask(|reply| Ask::Figures(false, reply)).await
     }
 
     /// Room for records and so many bytes of their values; none if there is none.

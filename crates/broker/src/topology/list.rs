@@ -46,7 +46,7 @@ impl Broker {
     pub async fn queue_figures(&self, queue: &QueueInfo) -> Result<QueueFigures, LookupError> {
         let running = self.running_queue(queue.topic.id()).await;
         if let Some(running) = running
-            && let Ok(figures) = running.figures().await
+            && let Ok(figures) = running.look().await
         {
             return Ok(figures);
         }

@@ -183,6 +183,7 @@ fn shown(value: Option<&ArgumentValue>, both: bool) -> String {
         ArgumentValue::Float(bits) => format!("{:?}", f64::from_bits(*bits)),
         ArgumentValue::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         ArgumentValue::Timestamp(seconds) => seconds.to_string(),
+        ArgumentValue::Decimal { scale, digits } => format!("{digits}e-{scale}"),
         ArgumentValue::List(_) => "a list".to_owned(),
         ArgumentValue::Table(_) => "a table".to_owned(),
     };
@@ -199,6 +200,7 @@ pub(super) fn type_name(value: &ArgumentValue) -> &'static str {
         ArgumentValue::Float(_) => "double",
         ArgumentValue::Bytes(_) => "longstr",
         ArgumentValue::Timestamp(_) => "timestamp",
+        ArgumentValue::Decimal { .. } => "decimal",
         ArgumentValue::List(_) => "array",
         ArgumentValue::Table(_) => "table",
     }

@@ -272,6 +272,7 @@ fn text_of(value: &ArgumentValue) -> String {
         ArgumentValue::Float(bits) => f64::from_bits(*bits).to_string(),
         ArgumentValue::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         ArgumentValue::Timestamp(seconds) => seconds.to_string(),
+        ArgumentValue::Decimal { scale, digits } => format!("{digits}e-{scale}"),
         ArgumentValue::Void | ArgumentValue::List(_) | ArgumentValue::Table(_) => format!("{value:?}"),
     }
 }

@@ -39,6 +39,13 @@ pub enum ArgumentValue {
     Bytes(Bytes),
     /// Seconds since 1970-01-01 UTC (`T`).
     Timestamp(u64),
+    /// A decimal number (`D`): its digits, and how many of them are behind the point.
+    Decimal {
+        /// Digits behind the point.
+        scale: u8,
+        /// All digits.
+        digits: u32,
+    },
     /// Values without names (`A`).
     List(Vec<ArgumentValue>),
     /// Values with names (`F`).
@@ -122,6 +129,7 @@ fn decode_value(reader: &mut Reader, levels: usize) -> Result<ArgumentValue, Dec
         5 => ArgumentValue::Timestamp(reader.u64()?),
         6 => ArgumentValue::List(reader.list(1, |reader| decode_value(reader, levels_below))?),
         7 => ArgumentValue::Table(decode_table(reader, levels_below)?),
+        8 => ArgumentValue::Decimal { scale: reader.u8()?, digits: reader.u32()? },
         _ => return Err(reader.error("a value's type is not known to this binary")),
     })
 }
@@ -173,6 +181,10 @@ impl ArgumentValue {
             | (ArgumentValue::Float(bits), ArgumentValue::Integer(whole)) => {
                 is_whole(f64::from_bits(*bits), *whole)
             }
+            // As numbers: 0.0 is -0.0.
+            (ArgumentValue::Float(a), ArgumentValue::Float(b)) => {
+                f64::from_bits(*a) == f64::from_bits(*b) || a == b
+            }
             _ => self == other,
         }
     }
@@ -216,6 +228,11 @@ impl ArgumentValue {
                 out.u8(7);
                 encode_arguments(arguments, out);
             }
+            ArgumentValue::Decimal { scale, digits } => {
+                out.u8(8);
+                out.u8(*scale);
+                out.u32(*digits);
+            }
         }
     }
 
@@ -234,6 +251,7 @@ impl ArgumentValue {
         1 + match self {
             ArgumentValue::Void => 0,
             ArgumentValue::Bool(_) => 1,
+            ArgumentValue::Decimal { .. } => 5,
             ArgumentValue::Integer(_) | ArgumentValue::Float(_) | ArgumentValue::Timestamp(_) => 8,
             ArgumentValue::Bytes(bytes) => 4 + bytes.len(),
             ArgumentValue::List(values) => 4 + values.iter().map(ArgumentValue::stored_bytes).sum::<usize>(),

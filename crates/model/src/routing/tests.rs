@@ -33,6 +33,7 @@ fn every_type() -> Arguments {
         named("float", ArgumentValue::float(0.25)),
         named("bytes", ArgumentValue::Bytes(Bytes::from_static(b"\xff\x00"))),
         named("timestamp", ArgumentValue::Timestamp(u64::MAX)),
+        named("decimal", ArgumentValue::Decimal { scale: 2, digits: 314 }),
         named("list", ArgumentValue::List(vec![ArgumentValue::Integer(1), ArgumentValue::List(vec![])])),
         named("table", ArgumentValue::Table(vec![named("inner", ArgumentValue::text("text"))])),
     ]
