@@ -67,7 +67,7 @@ fn a_queue_is_looked_at_purged_and_deleted() {
     }
     let listed = verb(&server, path, &["list"]).ok();
     let row: Vec<&str> = listed.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-    assert_eq!(row[..5], ["orders", "classic", "5", "5", "0"], "{listed}");
+    assert_eq!(row[..5], ["orders", "classic", "5", "0", "0"], "{listed}");
     let described = verb(&server, path, &["describe", "orders"]).ok();
     assert!(described.contains("x-max-length  10"), "{described}");
 
