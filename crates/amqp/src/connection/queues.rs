@@ -127,7 +127,8 @@ impl Connection {
         let (info, figures) = if info.meta.kind == QueueKind::Stream {
             (info, QueueFigures::default())
         } else {
-            let figures = |queue: QueueRef| async move { queue.figures().await };
+            // A deletion that is refused is no use of the queue.
+            let figures = |queue: QueueRef| async move { queue.look().await };
             let (info, _, figures) = self.ask_queue(&name, figures).await?;
             (info, figures)
         };

@@ -144,7 +144,7 @@ impl QueueRef {
     }
 
     /// What the queue is doing, for somebody who only looks: a queue that expires does so all the same.
-    pub(crate) async fn look(&self) -> Result<QueueFigures, QueueGone> {
+    pub async fn look(&self) -> Result<QueueFigures, QueueGone> {
         self.ask(|reply| Ask::Figures(false, reply)).await
     }
 
