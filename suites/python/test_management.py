@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pika
 import pytest
 import requests
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from amqpstorm.management import ApiError, ManagementApi
 
@@ -613,6 +614,29 @@ def test_policies_say_what_queues_do_while_they_are_used(api, http):
     assert http("DELETE", f"policies/%2F/{policy}").status_code == 204
     api.exchange.delete(exchange)
     for name in (queue, dead):
+        api.queue.delete(name)
+
+
+def test_a_policy_says_how_long_a_streams_records_stay_and_changes_no_other(api, http):
+    tag = uuid.uuid4()
+    mine, other, policy = f"s-{tag}", f"other-{tag}", f"p-{tag}"
+    for name in (mine, other):
+        api.queue.declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    kafka = AdminClient({"bootstrap.servers": os.environ["SUITE_BOOTSTRAP"]})
+
+    def retention(name: str) -> str:
+        resource = ConfigResource("topic", name)
+        return kafka.describe_configs([resource])[resource].result()["retention.ms"].value
+
+    entry = ConfigEntry("retention.ms", "123000000", incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource("topic", other, incremental_configs=[entry])
+    kafka.incremental_alter_configs([changed])[changed].result()
+    body = {"pattern": f"^s-{tag}$", "apply-to": "streams", "definition": {"max-age": "1h"}}
+    assert http("PUT", f"policies/%2F/{policy}", json=body).status_code == 201
+    assert (retention(mine), retention(other)) == ("3600000", "123000000")
+    assert http("DELETE", f"policies/%2F/{policy}").status_code == 204
+    assert (retention(mine), retention(other)) == ("-1", "123000000")
+    for name in (mine, other):
         api.queue.delete(name)
 
 

@@ -154,6 +154,9 @@ async fn first_offset(partition: &PartitionRef, start: StreamStart) -> Result<Of
 async fn read(mut cursors: Vec<Cursor>, credit: StreamCredit, records: mpsc::Sender<Vec<StreamRecord>>) {
     let wait = FetchWait::on(cursors.iter().map(|cursor| &cursor.partition));
     loop {
+        if records.is_closed() {
+            return;
+        }
         let mark = wait.mark();
         let mut is_idle = true;
         for cursor in &mut cursors {
@@ -180,6 +183,8 @@ async fn read(mut cursors: Vec<Cursor>, credit: StreamCredit, records: mpsc::Sen
             }
         }
         if !is_idle {
+            // All of it may have been kept back by the filter, and others have work too.
+            tokio::task::yield_now().await;
             continue;
         }
         let again = Instant::now() + LOOK_AGAIN;

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// Looks that are remembered. Of more every other one is forgotten: what was there at it counts as delivered by the next.
+const LOOKS_MAX: usize = 1_024;
+
 /// Deliveries of one channel. Tags begin at 1 and rise by one with every delivery, settled or not.
 #[derive(Debug)]
 pub(crate) struct Unsettled<T> {
@@ -77,6 +80,14 @@ impl<T> Unsettled<T> {
         let first = self.waiting.keys().next().copied();
         while self.looks.pop_front_if(|(last, _)| first.is_none_or(|first| first > *last)).is_some() {}
         if first.is_some() && self.looks.back().is_none_or(|(last, _)| *last < self.last) {
+            if self.looks.len() >= LOOKS_MAX {
+                // The oldest stays: what is stuck has been since then.
+                let mut is_dropped = true;
+                self.looks.retain(|_| {
+                    is_dropped = !is_dropped;
+                    !is_dropped
+                });
+            }
             self.looks.push_back((self.last, now));
         }
         let looks = self.looks.iter().map(move |(last, at)| (*last, now.duration_since(*at)));
@@ -131,6 +142,24 @@ mod tests {
         assert_eq!(unsettled.take_back(|delivery| (*delivery == 'b').then_some('c')), []);
         assert_eq!(unsettled.settle(second, false), Ok(vec![(2, 'c')]));
         assert_eq!(look(&mut unsettled, 100), []);
+    }
+
+    #[test]
+    fn looks_are_remembered_up_to_a_bound_and_what_is_stuck_is_found_all_the_same() {
+        let (began, least) = (Instant::now(), Duration::from_secs(1));
+        let mut unsettled = Unsettled::default();
+        let stuck = unsettled.deliver('s');
+        for at in 0..5 * LOOKS_MAX as u32 {
+            let tag = unsettled.deliver('p');
+            let aged: Vec<u64> = unsettled.aged(began + at * least, least).map(|(tag, _, _)| tag).collect();
+            assert!(aged.iter().all(|tag| *tag == stuck), "the others are settled at once");
+            unsettled.settle(tag, false).unwrap();
+            assert!(unsettled.looks.len() <= LOOKS_MAX);
+        }
+        let end = began + 6 * LOOKS_MAX as u32 * least;
+        let aged: Vec<_> = unsettled.aged(end, least).collect();
+        assert_eq!((aged.len(), aged[0].0), (1, stuck));
+        assert_eq!(aged[0].2, 6 * LOOKS_MAX as u32 * least, "since the first look");
     }
 
     #[test]

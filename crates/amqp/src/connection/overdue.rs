@@ -19,10 +19,13 @@ use crate::errors::Failure;
 /// longer.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
+/// How often it is looked at least apart, however short a timeout somebody asks for.
+const LOOK_APART: Duration = Duration::from_secs(1);
+
 /// Waits until it is time to look again; for ever where there is no timeout.
 pub(super) async fn until_next_look(looked_at: Instant, least_timeout: Option<Duration>) {
     match least_timeout {
-        Some(timeout) => tokio::time::sleep_until(looked_at + timeout.min(LOOK_EVERY)).await,
+        Some(timeout) => tokio::time::sleep_until(looked_at + timeout.clamp(LOOK_APART, LOOK_EVERY)).await,
         None => std::future::pending().await,
     }
 }

@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_access::{NamePattern, PatternError};
+use weir_model::TopicId;
 use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::policy::{ApplyTo, InvalidPolicy, PolicyKey, PolicyMeta};
 use weir_model::queue::{QueueKind, QueueMeta};
-use weir_model::routing::{ArgumentValue, Arguments, ExchangeMeta, InvalidArguments};
+use weir_model::routing::{ArgumentValue, Arguments, ExchangeMeta};
 use weir_router::Router;
 use weir_shard::Topology;
 
-use super::{InvalidArgument, QueueArguments, TopologyError};
+use super::{InvalidArgument, QueueArguments, QueueInfo, Retention, TopologyError};
 use crate::broker::Broker;
 use crate::errors::{AdminError, Unavailable, refused};
 
@@ -80,7 +81,7 @@ pub enum PolicyError {
     #[error(transparent)]
     Pattern(#[from] PatternError),
     /// It says something that no policy says.
-    #[error("[{{<<\"{0}\">>, unknown}}]: policies say nothing of this name here")]
+    #[error("a policy says nothing of '{0}' here")]
     Unknown(String),
     /// An operator's policy says something that only others say.
     #[error("an operator's policy says nothing of '{0}'")]
@@ -99,12 +100,6 @@ pub enum PolicyError {
 impl From<Unavailable> for PolicyError {
     fn from(unavailable: Unavailable) -> PolicyError {
         PolicyError::Admin(unavailable.into())
-    }
-}
-
-impl From<InvalidArguments> for PolicyError {
-    fn from(error: InvalidArguments) -> PolicyError {
-        PolicyError::Policy(error.into())
     }
 }
 
@@ -288,9 +283,10 @@ impl Broker {
     /// Makes a policy, or another one of it. Queues that are in use take it over at once.
     pub async fn put_policy(self: &Arc<Broker>, policy: PolicyMeta) -> Result<(), PolicyError> {
         check_policy(&policy)?;
+        let before = self.stream_retentions();
         match self.propose_meta(Command::PutPolicy { policy }).await? {
             Outcome::Done => {
-                self.apply_policies().await;
+                self.apply_policies(&before).await;
                 Ok(())
             }
             other => Err(refused(other).into()),
@@ -299,9 +295,10 @@ impl Broker {
 
     /// Takes a policy back.
     pub async fn delete_policy(self: &Arc<Broker>, key: PolicyKey) -> Result<(), PolicyError> {
+        let before = self.stream_retentions();
         match self.propose_meta(Command::DeletePolicy { key }).await? {
             Outcome::Done => {
-                self.apply_policies().await;
+                self.apply_policies(&before).await;
                 Ok(())
             }
             Outcome::Refused(Refusal::UnknownPolicy(name)) => Err(PolicyError::NoSuchPolicy(name)),
@@ -331,8 +328,19 @@ impl Broker {
         Ok(self.topics.policies(&self.meta()?.view().topology()).of_exchange(namespace, name))
     }
 
+    fn queue_by_id(&self, id: TopicId) -> Option<QueueInfo> {
+        QueueInfo::of(self.topic_by_id(id)?).ok().flatten()
+    }
+
+    /// The streams, and how long their records stay by what was declared and what policies say.
+    fn stream_retentions(&self) -> BTreeMap<TopicId, Retention> {
+        let queues = self.topics().into_iter().filter_map(|topic| QueueInfo::of(topic).ok().flatten());
+        let streams = queues.filter(|queue| queue.meta.kind == QueueKind::Stream);
+        streams.map(|stream| (stream.topic.id(), stream.arguments.retention)).collect()
+    }
+
     /// How long records of a stream stay, by what policies say of it now.
-    async fn apply_retention(&self, stream: &super::QueueInfo) -> Result<(), AdminError> {
+    async fn apply_retention(&self, stream: &QueueInfo) -> Result<(), AdminError> {
         let mut config = stream.topic.meta.config.clone();
         for name in RETENTION_SETTINGS {
             config.remove(name);
@@ -344,22 +352,20 @@ impl Broker {
         Ok(())
     }
 
-    /// Tells streams, and queues that are in use, what policies say of them now.
-    pub(crate) async fn apply_policies(self: &Arc<Broker>) {
-        for stream in self.topics().into_iter().filter_map(|topic| super::QueueInfo::of(topic).ok().flatten())
-        {
-            if stream.meta.kind == QueueKind::Stream
-                && let Err(error) = self.apply_retention(&stream).await
-            {
+    /// Tells queues that are in use what policies say of them now, and streams for which that is not what it was before:
+    /// what was set for others stays.
+    async fn apply_policies(self: &Arc<Broker>, before: &BTreeMap<TopicId, Retention>) {
+        for (id, retention) in self.stream_retentions() {
+            if before.get(&id).is_none_or(|known| *known == retention) {
+                continue;
+            }
+            let Some(stream) = self.queue_by_id(id) else { continue };
+            if let Err(error) = self.apply_retention(&stream).await {
                 tracing::warn!(%error, stream = stream.topic.name(), "a policy's retention could not be set");
             }
         }
         for id in self.running_queues().await {
-            let Some(info) =
-                self.topic_by_id(id).and_then(|topic| super::QueueInfo::of(topic).ok().flatten())
-            else {
-                continue;
-            };
+            let Some(info) = self.queue_by_id(id) else { continue };
             let options = self.options_of(&info);
             if let Some(queue) = self.running_queue(id).await {
                 // One that has ended meanwhile begins with them.

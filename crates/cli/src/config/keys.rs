@@ -335,7 +335,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number(1, 1_000_000),
         default: "50000",
         value_name: "COUNT",
-        doc: "Connections of a listener at once; one more is closed as soon as it is accepted.",
+        doc: "Connections of a listener at once; one more is closed as soon as it is accepted, over AMQP with 530 once it is known who it is.",
     },
     Key {
         name: "amqp.consumer.timeout.ms",

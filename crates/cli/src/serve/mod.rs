@@ -51,8 +51,8 @@ pub fn run(flags: &ConfigFlags) -> Result<(), Failure> {
 
 async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Result<(), Failure> {
     let mut signals = StopSignals::listen()?;
-    // Besides the data shards there is the one that holds the catalog.
-    let descriptors = Descriptors::claim(data_dir.identity.shards as usize + 1);
+    // Besides the data shards there are the one that holds the catalog and the temporary one.
+    let descriptors = Descriptors::claim(data_dir.identity.shards as usize + 2);
     let clock = Arc::new(SystemClock);
     let starting = async {
         let node = Node::start(
