@@ -35,7 +35,8 @@ pub use leadership::Leadership;
 pub use node::Node;
 pub use options::{DATA_SHARDS_MAX, Drive, NodeOptions, OnFatal, RaftTiming};
 pub use transport::{
-    Intercept, LocalTransport, NoTransport, RPC_BYTES_MAX, Transport, TransportError, TransportFuture,
+    Intercept, Line, LocalTransport, NoTransport, PeerService, RPC_BYTES_MAX, Transport, TransportError,
+    TransportFuture,
 };
 
 /// Reads bytes as messages between nodes, whatever they are; for fuzzing.

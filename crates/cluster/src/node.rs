@@ -5,7 +5,9 @@ mod start;
 pub(crate) use start::command_bytes_max;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use crate::raft::rpc::{Answer, Request};
 use crate::raft::types::{RaftHandle, Runtime};
 use crate::replica::Replica;
 use crate::segments::SegmentQueue;
-use crate::transport::Transport;
+use crate::transport::{Line, PeerService, Transport, TransportError};
 
 /// How long a node that is shutting down waits for what is on its way.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -50,6 +52,8 @@ pub struct Node {
     drive: Drive,
     shards: BTreeMap<ShardId, Running>,
     temporary: ShardHandle,
+    transport: Arc<dyn Transport>,
+    service: OnceLock<Arc<dyn PeerService>>,
     journal: Arc<JournalQueue>,
     segments: Arc<SegmentQueue>,
     space: Arc<DiskSpace>,
@@ -163,8 +167,41 @@ impl Node {
         Ok(())
     }
 
-    /// Answers a call of another node. The transport has made sure that it is who it says.
-    pub async fn handle_rpc(&self, from: NodeId, shard: ShardId, request: Bytes) -> Bytes {
+    /// Asks another node's [`PeerService`]. Nothing bounds how long that takes but the transport's connection.
+    pub async fn call_peer(&self, to: NodeId, request: Vec<Bytes>) -> Result<Bytes, TransportError> {
+        let answer = self.transport.call(to, Line::Service, request).await?;
+        match answer.is_empty() {
+            true => Err(TransportError::Failed { to, why: "it could make nothing of the call".into() }),
+            false => Ok(answer),
+        }
+    }
+
+    /// From here on other nodes' calls to the service of this one are answered by it. The first one stays.
+    pub fn serve_peers(&self, service: Arc<dyn PeerService>) {
+        let _ = self.service.set(service);
+    }
+
+    /// Takes a call of another node; the transport has made sure that it is who it says. What must happen in the order
+    /// in which calls arrive has happened when this returns.
+    pub fn handle_call(
+        self: &Arc<Node>,
+        from: NodeId,
+        line: Line,
+        request: Bytes,
+    ) -> Pin<Box<dyn Future<Output = Bytes> + Send>> {
+        match line {
+            Line::Shard(shard) => {
+                let node = Arc::clone(self);
+                Box::pin(async move { node.handle_rpc(from, shard, request).await })
+            }
+            Line::Service => match self.service.get() {
+                Some(service) => service.take_call(from, request),
+                None => Box::pin(std::future::ready(Bytes::new())),
+            },
+        }
+    }
+
+    async fn handle_rpc(&self, from: NodeId, shard: ShardId, request: Bytes) -> Bytes {
         let Some(running) = self.shards.get(&shard) else {
             return Answer::Refused(format!("node {} has no replica of shard {shard}", self.id)).encode();
         };

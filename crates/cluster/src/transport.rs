@@ -1,7 +1,7 @@
-//! How nodes reach each other: bytes to a node's shard, bytes back.
+//! How nodes reach each other: bytes to a node's shard, or to what is built on the shards, and bytes back.
 //!
 //! What the bytes mean is this crate's business; a transport only carries them. It may lose a call
-//! or answer late, but never alters bytes, and never delivers a call to another node or shard than
+//! or answer late, but never alters bytes, and never delivers a call to another node or line than
 //! the one named.
 
 mod local;
@@ -21,13 +21,29 @@ pub type TransportFuture<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Transpo
 /// one that is larger by itself, with room for headers.
 pub const RPC_BYTES_MAX: usize = 128 << 20;
 
-/// Carries calls to other nodes. The receiving side hands them to [`Node::handle_rpc`].
+/// What a call is for. Calls on one line to one node should arrive in the order in which they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Line {
+    /// The node's replica of a shard. If calls overtake each other, only time is lost.
+    Shard(ShardId),
+    /// What is built on the shards there, see [`PeerService`].
+    Service,
+}
+
+/// Carries calls to other nodes. The receiving side hands them to [`Node::handle_call`].
 ///
-/// [`Node::handle_rpc`]: crate::Node::handle_rpc
+/// [`Node::handle_call`]: crate::Node::handle_call
 pub trait Transport: Send + Sync {
-    /// Carries one call. `request` is chunks to be sent behind each other. Calls of one shard to
-    /// one node should arrive in the order in which they were made; if they do not, only time is lost.
-    fn call(&self, to: NodeId, shard: ShardId, request: Vec<Bytes>) -> TransportFuture<'_>;
+    /// Carries one call. `request` is chunks to be sent behind each other. It is on its way, behind those before it,
+    /// once the future has been polled.
+    fn call(&self, to: NodeId, line: Line, request: Vec<Bytes>) -> TransportFuture<'_>;
+}
+
+/// Answers what other nodes ask of whatever is built on the shards of this one.
+pub trait PeerService: Send + Sync {
+    /// Takes a call. What must happen in the order in which calls arrive happens before this returns; the future is
+    /// what may take time, and runs beside those of other calls. An empty answer says that nothing could be made of it.
+    fn take_call(&self, from: NodeId, request: Bytes) -> Pin<Box<dyn Future<Output = Bytes> + Send>>;
 }
 
 /// The transport of a node that is alone.
@@ -35,7 +51,7 @@ pub trait Transport: Send + Sync {
 pub struct NoTransport;
 
 impl Transport for NoTransport {
-    fn call(&self, to: NodeId, _: ShardId, _: Vec<Bytes>) -> TransportFuture<'_> {
+    fn call(&self, to: NodeId, _: Line, _: Vec<Bytes>) -> TransportFuture<'_> {
         Box::pin(async move { Err(TransportError::Unreachable(to)) })
     }
 }

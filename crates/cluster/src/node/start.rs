@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{InitializeError, RaftError};
@@ -129,6 +129,8 @@ pub(super) async fn start(
         drive,
         shards: BTreeMap::new(),
         temporary: temporary.handle(),
+        transport: Arc::clone(&shared.transport),
+        service: OnceLock::new(),
         journal: Arc::clone(&shared.queue),
         segments: Arc::clone(&segments),
         status: Arc::clone(&shared.status),

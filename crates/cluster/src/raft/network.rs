@@ -19,7 +19,7 @@ use weir_model::{NodeId, ShardId};
 use super::machine::CheckpointHandle;
 use super::rpc::{Answer, Request};
 use super::types::{Config, RaftHandle, Vote};
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Line, Transport, TransportError};
 
 /// Appends to one follower that are on their way at the same time.
 const APPENDS_IN_FLIGHT_MAX: usize = 16;
@@ -68,7 +68,7 @@ impl Peer {
         action: RPCTypes,
     ) -> RpcResult<Answer> {
         let limit = option.hard_ttl();
-        let call = self.transport.call(self.to, self.shard, request.encode());
+        let call = self.transport.call(self.to, Line::Shard(self.shard), request.encode());
         let answer = match tokio::time::timeout(limit, call).await {
             Ok(answer) => answer.map_err(rpc_error)?,
             Err(_) => {

@@ -35,7 +35,7 @@ use crate::blocking::Blocking;
 use crate::journal::queue::JournalQueue;
 use crate::journal::records;
 use crate::options::Drive;
-use crate::transport::{Transport, TransportFuture};
+use crate::transport::{Line, Transport, TransportFuture};
 
 fn joint() -> Membership {
     let configs = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([2, 3, 4])];
@@ -326,7 +326,7 @@ fn key_ids_are_the_last_of_each_term() {
 struct Scripted(Mutex<VecDeque<AppendEntriesResponse<Config>>>);
 
 impl Transport for Scripted {
-    fn call(&self, _: NodeId, _: ShardId, _: Vec<Bytes>) -> TransportFuture<'_> {
+    fn call(&self, _: NodeId, _: Line, _: Vec<Bytes>) -> TransportFuture<'_> {
         let answer = self.0.lock().pop_front().expect("an answer for each append");
         Box::pin(async move { Ok(Answer::Append(answer).encode()) })
     }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use weir_model::{NodeId, ShardId};
+use weir_model::NodeId;
 
-use super::{Transport, TransportError, TransportFuture};
+use super::{Line, Transport, TransportError, TransportFuture};
 use crate::Node;
 
 /// Decides whether a call between two nodes gets through.
-pub type Intercept = Arc<dyn Fn(NodeId, NodeId, ShardId) -> bool + Send + Sync>;
+pub type Intercept = Arc<dyn Fn(NodeId, NodeId, Line) -> bool + Send + Sync>;
 
 /// Connects nodes of one process. Each node takes its own end by [`LocalTransport::end`].
 #[derive(Clone, Default)]
@@ -73,16 +73,16 @@ struct LocalEnd {
 }
 
 impl Transport for LocalEnd {
-    fn call(&self, to: NodeId, shard: ShardId, request: Vec<Bytes>) -> TransportFuture<'_> {
+    fn call(&self, to: NodeId, line: Line, request: Vec<Bytes>) -> TransportFuture<'_> {
         Box::pin(async move {
             let node = {
                 let shared = self.shared.lock();
                 let open = !shared.cut.contains(&(self.from, to))
-                    && shared.intercept.as_ref().is_none_or(|passes| passes(self.from, to, shard));
+                    && shared.intercept.as_ref().is_none_or(|passes| passes(self.from, to, line));
                 if open { shared.nodes.get(&to).and_then(Weak::upgrade) } else { None }
             };
             let Some(node) = node else { return Err(TransportError::Unreachable(to)) };
-            Ok(node.handle_rpc(self.from, shard, join(request)).await)
+            Ok(node.handle_call(self.from, line, join(request)).await)
         })
     }
 }

@@ -16,7 +16,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use weir_broker::{Broker, BrokerOptions};
-use weir_cluster::{Clock, Drive, Node, NodeOptions, OnFatal, Transport, TransportError, TransportFuture};
+use weir_cluster::{
+    Clock, Drive, Line, Node, NodeOptions, OnFatal, Transport, TransportError, TransportFuture,
+};
 use weir_log::disk::{Fault, FaultKind, Operation, SimDisk};
 use weir_model::{NodeId, ShardId, TimestampMs};
 
@@ -145,6 +147,9 @@ pub fn now_ms() -> TimestampMs {
     turmoil::since_epoch().map_or(0, |since| since.as_millis() as TimestampMs)
 }
 
+/// In a frame, in place of a shard's number.
+const SERVICE: u32 = u32::MAX;
+
 /// Calls between nodes over the simulated network.
 struct SimTransport {
     from: NodeId,
@@ -152,12 +157,15 @@ struct SimTransport {
 }
 
 impl Transport for SimTransport {
-    fn call(&self, to: NodeId, shard: ShardId, request: Vec<Bytes>) -> TransportFuture<'_> {
+    fn call(&self, to: NodeId, line: Line, request: Vec<Bytes>) -> TransportFuture<'_> {
         async move {
             let peer = self.peers.get(to.0 as usize - 1).ok_or(TransportError::Unreachable(to))?;
             let mut frame = BytesMut::new();
             frame.put_u64(self.from.0);
-            frame.put_u32(shard.0);
+            frame.put_u32(match line {
+                Line::Shard(shard) => shard.0,
+                Line::Service => SERVICE,
+            });
             request.iter().for_each(|chunk| frame.extend_from_slice(chunk));
             match peer.call(frame.freeze()).await {
                 // An empty answer says that the other side could make nothing of the call.
@@ -254,6 +262,7 @@ async fn answer_rpc(node: Arc<Node>, mut frame: Bytes) -> Bytes {
     if frame.len() < 12 {
         return Bytes::new();
     }
-    let (from, shard) = (NodeId(frame.get_u64()), ShardId(frame.get_u32()));
-    node.handle_rpc(from, shard, frame).await
+    let (from, line) = (NodeId(frame.get_u64()), frame.get_u32());
+    let line = if line == SERVICE { Line::Service } else { Line::Shard(ShardId(line)) };
+    node.handle_call(from, line, frame).await
 }
