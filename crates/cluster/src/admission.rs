@@ -132,8 +132,15 @@ impl Drop for Promise {
 #[derive(Debug)]
 #[must_use = "dropping it gives the room back"]
 pub struct Admission {
-    _bytes: OwnedSemaphorePermit,
+    _bytes: Option<OwnedSemaphorePermit>,
     _disk: Option<Promise>,
+}
+
+impl Admission {
+    /// For what has its room already, and keeps it elsewhere.
+    pub(crate) fn elsewhere() -> Admission {
+        Admission { _bytes: None, _disk: None }
+    }
 }
 
 /// What a shard admits.
@@ -177,7 +184,7 @@ impl Gate {
         let disk = self.disk.promise(bytes)?;
         let room = Arc::clone(&self.records).acquire_many_owned(permits(bytes, self.records_max)).await;
         match room {
-            Ok(room) => Ok(Admission { _bytes: room, _disk: Some(disk) }),
+            Ok(room) => Ok(Admission { _bytes: Some(room), _disk: Some(disk) }),
             Err(_) => Err(ProposeError::ShuttingDown),
         }
     }
@@ -210,7 +217,7 @@ impl Gate {
             Room::Open => (&self.records, self.records_max, Some(self.disk.promise(bytes)?)),
         };
         match Arc::clone(semaphore).try_acquire_many_owned(permits(bytes, max)) {
-            Ok(room) => Ok(Admission { _bytes: room, _disk: disk }),
+            Ok(room) => Ok(Admission { _bytes: Some(room), _disk: disk }),
             Err(TryAcquireError::NoPermits) => Err(ProposeError::Overloaded),
             Err(TryAcquireError::Closed) => Err(ProposeError::ShuttingDown),
         }
@@ -223,7 +230,7 @@ impl Gate {
             return self.admit(bytes).await;
         }
         match Arc::clone(&self.small).acquire_many_owned(permits(bytes, SMALL_BYTES_MAX)).await {
-            Ok(room) => Ok(Admission { _bytes: room, _disk: None }),
+            Ok(room) => Ok(Admission { _bytes: Some(room), _disk: None }),
             Err(_) => Err(ProposeError::ShuttingDown),
         }
     }

@@ -20,6 +20,8 @@ pub(crate) enum CommandReply {
     Applied(oneshot::Sender<Result<Outcome, ProposeError>>),
     /// For its place in the journal's line.
     Queued(QueuedReply),
+    /// Nobody: whoever brought it sees in the log what comes of it.
+    Nobody,
 }
 
 /// A command in a shard's line.
@@ -34,6 +36,7 @@ impl Submitted {
         match self.reply {
             CommandReply::Applied(reply) => drop(reply.send(Err(error))),
             CommandReply::Queued(reply) => drop(reply.send(Err(error))),
+            CommandReply::Nobody => {}
         }
     }
 }
@@ -80,6 +83,7 @@ pub(crate) fn take_apart(submitted: Vec<Submitted>) -> (Vec<Command>, Asked) {
                 asked.queued.push(reply);
                 None
             }
+            CommandReply::Nobody => None,
         });
     }
     (commands, asked)
@@ -147,7 +151,9 @@ impl Batches {
             | Command::AppendToAll { batch, .. }
             | Command::AppendTimed { batch, .. }
             | Command::AppendUnique { batch, .. } => Batches::One(batch.len()),
-            Command::Together { commands } | Command::MoveRecords { appends: commands, .. }
+            Command::Together { commands }
+            | Command::Relayed { commands, .. }
+            | Command::MoveRecords { appends: commands, .. }
                 if command.is_append() =>
             {
                 Batches::Several(commands.iter().map(Batches::of).collect())

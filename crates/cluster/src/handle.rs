@@ -4,12 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{LinearizableReadError, RaftError};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use weir_model::command::{Command, Outcome};
 use weir_model::{NodeId, ShardId};
 use weir_shard::ShardView;
@@ -18,7 +19,12 @@ use crate::admission::Admission;
 use crate::errors::ProposeError;
 use crate::gathering::{CommandReply, Submitted};
 use crate::leadership::Leadership;
+use crate::raft::rpc::{Answer, Refused, Request};
 use crate::replica::{Agreement, Replica};
+use crate::transport::Line;
+
+/// How long a leader may take to say up to where everything is committed, and this node to apply that.
+const READ_INDEX_MAX: Duration = Duration::from_secs(5);
 
 /// A shard, as far as this node has to do with it. Cheap to clone.
 #[derive(Clone)]
@@ -90,6 +96,80 @@ impl ShardHandle {
         Ok(PendingQueued { queued, replica: Arc::clone(&self.replica) })
     }
 
+    /// As [`ShardHandle::propose`], whoever leads: the command is brought to him, once, behind those that were brought
+    /// before, for as long as that may take a bounded time. It is committed and applied here when this returns.
+    pub async fn relay(&self, command: Command) -> Result<Outcome, ProposeError> {
+        if self.replica.relayed.is_none() {
+            return self.propose(command).await;
+        }
+        self.check_open()?;
+        self.check_size(&command)?;
+        let admission = self.replica.gate.admit_command(&command).await?;
+        self.relay_admitted(admission, command)?.await
+    }
+
+    /// As [`ShardHandle::admit`], for what is to be brought to whoever leads.
+    pub async fn admit_relayed(&self, bytes: usize) -> Result<Admission, ProposeError> {
+        if self.replica.relayed.is_none() {
+            return self.admit(bytes).await;
+        }
+        self.check_open()?;
+        self.replica.gate.admit(bytes).await
+    }
+
+    /// Puts a command behind those that are brought to whoever leads, at once. The order of calls is the order in which
+    /// commands are applied.
+    pub fn relay_admitted(
+        &self,
+        admission: Admission,
+        command: Command,
+    ) -> Result<PendingOutcome, ProposeError> {
+        let Some(relayed) = &self.replica.relayed else {
+            return self.submit_admitted(admission, command);
+        };
+        self.check_size(&command)?;
+        let (reply, outcome) = oneshot::channel();
+        let submitted = Submitted { command, admission, reply: CommandReply::Applied(reply) };
+        self.send_to(relayed, submitted)?;
+        Ok(PendingOutcome { outcome, replica: Arc::clone(&self.replica) })
+    }
+
+    /// Waits until everything that was committed anywhere before this call is applied here, whoever leads.
+    pub async fn catch_up(&self) -> Result<(), ProposeError> {
+        self.check_open()?;
+        if self.replica.leadership.borrow().is_leader {
+            return self.linearize().await;
+        }
+        let Agreement::Group { raft, transport, .. } = &self.replica.agreement else { return Ok(()) };
+        let leader = self.replica.leadership.borrow().leader;
+        let leader = leader.ok_or(ProposeError::NotLeader { leader })?;
+        let call = transport.call(leader, Line::Shard(self.id()), Request::ReadIndex.encode());
+        let answer = match tokio::time::timeout(READ_INDEX_MAX, call).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => return Err(ProposeError::Timeout),
+        };
+        let index = match Answer::decode(answer) {
+            Ok(Answer::ReadIndex(Ok(index))) => index,
+            Ok(Answer::ReadIndex(Err(Refused::NotLeader(leader)))) => {
+                return Err(ProposeError::NotLeader { leader });
+            }
+            _ => return Err(ProposeError::Timeout),
+        };
+        let waiting = raft.wait(Some(READ_INDEX_MAX));
+        let applied = waiting.applied_index_at_least(Some(index), "what is read").await;
+        applied.map(drop).map_err(|_| ProposeError::Timeout)
+    }
+
+    /// Up to where others must have applied to know all that was committed by now, if this node leads.
+    pub(crate) async fn read_index(&self) -> Result<u64, Refused> {
+        match self.linearize().await {
+            // Applied here, so that it is committed.
+            Ok(()) => Ok(self.replica.view.applied_index()),
+            Err(ProposeError::NotLeader { leader }) => Err(Refused::NotLeader(leader)),
+            Err(error) => Err(Refused::Other(error.to_string())),
+        }
+    }
+
     /// Whether the disk has no room for records: those that come are refused.
     pub fn is_disk_full(&self) -> bool {
         self.replica.gate.is_disk_full()
@@ -150,10 +230,12 @@ impl ShardHandle {
         self.replica.close(why);
     }
 
+    fn check_open(&self) -> Result<(), ProposeError> {
+        self.replica.closed().map_or(Ok(()), Err)
+    }
+
     fn check(&self) -> Result<(), ProposeError> {
-        if let Some(error) = self.replica.closed() {
-            return Err(error);
-        }
+        self.check_open()?;
         let leadership = self.replica.leadership.borrow();
         if leadership.is_leader { Ok(()) } else { Err(ProposeError::NotLeader { leader: leadership.leader }) }
     }
@@ -165,7 +247,11 @@ impl ShardHandle {
 
     fn send(&self, submitted: Submitted) -> Result<(), ProposeError> {
         self.check_size(&submitted.command)?;
-        self.replica.submitted.try_send(submitted).map_err(|error| match error {
+        self.send_to(&self.replica.submitted, submitted)
+    }
+
+    fn send_to(&self, line: &mpsc::Sender<Submitted>, submitted: Submitted) -> Result<(), ProposeError> {
+        line.try_send(submitted).map_err(|error| match error {
             TrySendError::Full(_) => ProposeError::Overloaded,
             TrySendError::Closed(_) => self.replica.stopped("it takes no commands any more"),
         })

@@ -21,6 +21,7 @@ mod node;
 mod options;
 mod proposer;
 mod raft;
+mod relay;
 mod replica;
 mod segments;
 mod temporary;

@@ -7,6 +7,7 @@ pub(crate) use start::command_bytes_max;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use crate::options::{Drive, NodeOptions};
 use crate::raft::network;
 use crate::raft::rpc::{Answer, Request};
 use crate::raft::types::{RaftHandle, Runtime};
+use crate::relay;
 use crate::replica::Replica;
 use crate::segments::SegmentQueue;
 use crate::transport::{Line, PeerService, Transport, TransportError};
@@ -70,6 +72,8 @@ struct Running {
     checkpointer: Checkpointer,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
+    /// Runs of commands that this node has brought to the leader.
+    relayed_in_flight: Arc<AtomicUsize>,
 }
 
 /// Whatever works for the node.
@@ -206,6 +210,10 @@ impl Node {
             return Answer::Refused(format!("node {} has no replica of shard {shard}", self.id)).encode();
         };
         match Request::decode(request) {
+            Ok(Request::Relay(command)) => {
+                Answer::Relay(relay::take(&running.replica, from, command).await).encode()
+            }
+            Ok(Request::ReadIndex) => Answer::ReadIndex(running.handle.read_index().await).encode(),
             Ok(request) => {
                 // What the library draws here has a seed of its own, whoever polls this.
                 let seed = self.seed ^ (from.0 << 32) ^ u64::from(shard.0);
@@ -291,7 +299,8 @@ impl Node {
 impl Running {
     fn is_drained(&self) -> bool {
         let nothing_waits = self.replica.submitted.capacity() == COMMANDS_WAITING_MAX;
-        nothing_waits && self.in_flight.available_permits() == self.in_flight_max
+        let nothing_is_brought = self.relayed_in_flight.load(Ordering::Acquire) == 0;
+        nothing_waits && nothing_is_brought && self.in_flight.available_permits() == self.in_flight_max
     }
 }
 

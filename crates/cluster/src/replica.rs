@@ -13,6 +13,7 @@ use crate::gathering::Submitted;
 use crate::leadership::Leadership;
 use crate::raft::machine::MachineStatus;
 use crate::raft::types::RaftHandle;
+use crate::transport::Transport;
 
 pub(crate) struct Replica {
     pub shard: ShardId,
@@ -20,6 +21,8 @@ pub(crate) struct Replica {
     pub view: ShardView,
     pub gate: Arc<Gate>,
     pub submitted: mpsc::Sender<Submitted>,
+    /// For what goes to whoever leads; none where that is always this node.
+    pub relayed: Option<mpsc::Sender<Submitted>>,
     pub leadership: Arc<watch::Sender<Leadership>>,
     pub command_bytes_max: usize,
     /// Why no commands are taken any more.
@@ -29,7 +32,7 @@ pub(crate) struct Replica {
 /// Who agrees on a shard's entries.
 pub(crate) enum Agreement {
     /// The replicas of a Raft group.
-    Group { raft: RaftHandle, machine: Arc<MachineStatus> },
+    Group { raft: RaftHandle, machine: Arc<MachineStatus>, transport: Arc<dyn Transport> },
     /// This node by itself: the shard is a temporary one.
     Alone(NodeId),
 }

@@ -81,6 +81,7 @@ impl Opened {
             view: view.clone(),
             gate: Arc::clone(&gate),
             submitted,
+            relayed: None,
             leadership: Arc::new(watch::channel(leads).0),
             command_bytes_max: command_bytes_max(options),
             closed: Mutex::default(),

@@ -39,6 +39,26 @@ pub enum Command {
         digest: u64,
     },
 
+    /// From here on the node's commands come over a new line; those of an older one are refused.
+    OpenRelay {
+        /// Whose line.
+        node: NodeId,
+        /// What tells this line from all others of the node; drawn by it.
+        token: u64,
+    },
+    /// Commands that a node brings to whoever leads. They are carried out if they come next on the node's line:
+    /// what is sent again because nobody knew what became of it changes nothing, and nothing overtakes.
+    Relayed {
+        /// Whose line.
+        node: NodeId,
+        /// Which line of the node's.
+        token: u64,
+        /// From 1, one higher with each.
+        sequence: u64,
+        /// In their order; none of these can be among them.
+        commands: Vec<Command>,
+    },
+
     // The meta shard.
     /// Creates a topic; its partitions get ids. Refused if the name is taken.
     CreateTopic {
@@ -377,7 +397,8 @@ pub enum Outcome {
     Appended(Appended),
     /// The records are in these logs, or were refused there: one for each partition that was named.
     AppendedToAll(Vec<Result<Appended, Refusal>>),
-    /// What came of each of several commands; of those that append, if records were moved.
+    /// What came of each of several commands, tied together or brought by another node; of those that append, if
+    /// records were moved.
     Together(Vec<Outcome>),
     /// The topic exists now, with these partitions; or has these partitions from here on.
     Topic(TopicMeta),
@@ -450,6 +471,15 @@ pub enum Refusal {
         current: i16,
         /// What came.
         got: i16,
+    },
+    /// The node has opened another line since.
+    #[error("the node's commands come over another line by now")]
+    UnknownRelay,
+    /// It is not what comes next on the node's line: a repeat, or something before it is lacking.
+    #[error("{expected} comes next on the node's line")]
+    OutOfTurn {
+        /// What comes next.
+        expected: u64,
     },
     /// The topic's name is taken.
     #[error("the topic '{0}' exists already")]

@@ -31,6 +31,7 @@ const ENTRY_VERSION: u8 = 1;
 const COMMAND_VERSION: u8 = 1;
 
 /// Kinds of commands that have others in them.
+const RELAYED: u8 = 6;
 const TOGETHER: u8 = 43;
 const MOVE_RECORDS: u8 = 45;
 
@@ -119,6 +120,9 @@ impl Command {
             Command::Together { commands } => {
                 16 + commands.iter().map(Command::approximate_bytes).sum::<usize>()
             }
+            Command::Relayed { commands, .. } => {
+                40 + commands.iter().map(Command::approximate_bytes).sum::<usize>()
+            }
             Command::MoveRecords { records, deadlines, appends, .. } => {
                 moved_bytes(records.len(), deadlines.len())
                     + appends.iter().map(Command::approximate_bytes).sum::<usize>()
@@ -170,6 +174,9 @@ impl Command {
             Command::Together { commands } => {
                 16 + commands.iter().map(Command::admitted_bytes).sum::<usize>()
             }
+            Command::Relayed { commands, .. } => {
+                40 + commands.iter().map(Command::admitted_bytes).sum::<usize>()
+            }
             Command::MoveRecords { records, deadlines, appends, .. } => {
                 moved_bytes(records.len(), deadlines.len())
                     + appends.iter().map(Command::admitted_bytes).sum::<usize>()
@@ -185,9 +192,9 @@ impl Command {
             | Command::AppendToAll { .. }
             | Command::AppendTimed { .. }
             | Command::AppendUnique { .. } => true,
-            Command::Together { commands } | Command::MoveRecords { appends: commands, .. } => {
-                commands.iter().any(Command::is_append)
-            }
+            Command::Together { commands }
+            | Command::Relayed { commands, .. }
+            | Command::MoveRecords { appends: commands, .. } => commands.iter().any(Command::is_append),
             _ => false,
         }
     }
@@ -199,6 +206,8 @@ impl Command {
             Command::SetMachineVersion { .. } => 2,
             Command::TakeDigest => 3,
             Command::CompareDigest { .. } => 4,
+            Command::OpenRelay { .. } => 5,
+            Command::Relayed { .. } => RELAYED,
             Command::CreateTopic { .. } => 16,
             Command::DeleteTopic { .. } => 17,
             Command::ForgetTopic { .. } => 18,
@@ -277,6 +286,13 @@ fn encode_command(command: &Command, out: &mut Writer, chunks: &mut Vec<Bytes>) 
             share(batch, out, chunks);
         }
         Command::Together { commands } => encode_several(Writer::new(), commands, out, chunks),
+        Command::Relayed { node, token, sequence, commands } => {
+            let mut body = Writer::new();
+            body.u64(node.0);
+            body.u64(*token);
+            body.u64(*sequence);
+            encode_several(body, commands, out, chunks);
+        }
         Command::MoveRecords { partition, subscription, records, deadlines, appends } => {
             let mut body = Writer::new();
             body.u64(partition.0);
@@ -321,6 +337,10 @@ fn encode_body(command: &Command, out: &mut Writer) {
         Command::CompareDigest { index, digest } => {
             out.u64(*index);
             out.u64(*digest);
+        }
+        Command::OpenRelay { node, token } => {
+            out.u64(node.0);
+            out.u64(*token);
         }
         Command::CreateTopic { name, topic_id, placement, config } => {
             out.str(name);
@@ -379,6 +399,7 @@ fn encode_body(command: &Command, out: &mut Writer) {
         | Command::AppendTimed { .. }
         | Command::AppendUnique { .. }
         | Command::MoveRecords { .. }
+        | Command::Relayed { .. }
         | Command::Together { .. } => unreachable!("written by encode_command, which shares the batches"),
         Command::RemoveTimers { partition, rows } => {
             out.u64(partition.0);
@@ -444,14 +465,43 @@ fn decode_command(reader: &mut Reader) -> Result<Command, DecodeError> {
     }
     let mut body = Reader::new("a command", body);
     let command = match kind {
-        TOGETHER => Command::Together { commands: body.list(6, decode_single)? },
-        MOVE_RECORDS => Command::MoveRecords {
-            partition: PartitionId(body.u64()?),
-            subscription: SubscriptionId(body.u64()?),
-            records: body.list(16, |r| Ok((r.i64()?, r.i64()?)))?,
-            deadlines: body.list(TimerRow::ENCODED_BYTES, TimerRow::decode)?,
-            appends: body.list(6, decode_single)?,
+        RELAYED => Command::Relayed {
+            node: NodeId(body.u64()?),
+            token: body.u64()?,
+            sequence: body.u64()?,
+            commands: body.list(6, decode_relayed)?,
         },
+        TOGETHER | MOVE_RECORDS => decode_several(kind, &mut body)?,
+        _ => decode_body(kind, &mut body)?,
+    };
+    body.finish()?;
+    Ok(command)
+}
+
+/// A command that others are tied together in.
+fn decode_several(kind: u8, body: &mut Reader) -> Result<Command, DecodeError> {
+    if kind == TOGETHER {
+        return Ok(Command::Together { commands: body.list(6, decode_single)? });
+    }
+    Ok(Command::MoveRecords {
+        partition: PartitionId(body.u64()?),
+        subscription: SubscriptionId(body.u64()?),
+        records: body.list(16, |r| Ok((r.i64()?, r.i64()?)))?,
+        deadlines: body.list(TimerRow::ENCODED_BYTES, TimerRow::decode)?,
+        appends: body.list(6, decode_single)?,
+    })
+}
+
+/// A command that another node has brought: any but one that brings others itself.
+fn decode_relayed(reader: &mut Reader) -> Result<Command, DecodeError> {
+    let kind = reader.u8()?;
+    let version = reader.u8()?;
+    let mut body = Reader::new("a command", reader.bytes()?);
+    if version != COMMAND_VERSION {
+        return Err(reader.error("a command's version is not known to this binary"));
+    }
+    let command = match kind {
+        TOGETHER | MOVE_RECORDS => decode_several(kind, &mut body)?,
         _ => decode_body(kind, &mut body)?,
     };
     body.finish()?;
@@ -477,6 +527,7 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
         2 => Command::SetMachineVersion { version: r.u32()? },
         3 => Command::TakeDigest,
         4 => Command::CompareDigest { index: r.u64()?, digest: r.u64()? },
+        5 => Command::OpenRelay { node: NodeId(r.u64()?), token: r.u64()? },
         16 => Command::CreateTopic {
             name: r.str()?,
             topic_id: TopicId(r.array()?),

@@ -6,6 +6,9 @@ use weir_model::TimestampMs;
 /// Highest machine version that this binary can run.
 pub const MACHINE_VERSION_MAX: u32 = 1;
 
+/// Nodes whose lines of commands a shard knows, of 24 bytes each.
+pub const RELAYS_MAX: usize = 1_024;
+
 /// Topics in the cluster, those being deleted included. Their names and settings are in memory on
 /// every node.
 pub const TOPICS_MAX: usize = 100_000;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use openraft::async_runtime::WatchReceiver as _;
@@ -9,11 +10,13 @@ use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::EmptyNode;
 use openraft::{ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::{Semaphore, mpsc, watch};
 use weir_log::disk::Disk;
 use weir_log::journal::{Journal, JournalOptions, JournalReader};
 use weir_model::entry::ENTRY_BYTES_MAX;
-use weir_model::{NodeId, ShardId};
+use weir_model::{NodeId, ShardId, TimestampMs};
 use weir_shard::{Recovered, SegmentWriter, Shard, ShardError, checkpointed_index};
 
 use super::{Node, Running, Worker, Workers, spawn_thread, sync_latency};
@@ -34,6 +37,7 @@ use crate::raft::log::{Dropped, LogRecovery, LogStore, ShardLog};
 use crate::raft::machine::{MachineStatus, StateMachine};
 use crate::raft::network::Network;
 use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
+use crate::relay::{self, Relay};
 use crate::replica::{Agreement, Replica};
 use crate::segments::{SegmentDriver, SegmentQueue, SegmentSignal, ShardSegments};
 use crate::temporary;
@@ -367,6 +371,8 @@ async fn start_shard(
     let applied = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
     let membership = checkpoint.as_ref().map(|meta| meta.last_membership.clone()).unwrap_or_default();
     let machine_status = Arc::new(MachineStatus::new(checkpoint));
+    // Alone a node always leads, and brings its commands to nobody.
+    let (ear, hearing) = (options.voters.len() > 1).then(|| relay::ear(options.node)).unzip();
     let machine = StateMachine::new(
         shard,
         Arc::clone(&log),
@@ -374,6 +380,7 @@ async fn start_shard(
         signal.clone(),
         applied,
         membership,
+        ear,
         2 * options.admission_bytes_max,
     );
     let store =
@@ -398,12 +405,18 @@ async fn start_shard(
     let (submitted, receiver) = mpsc::channel(COMMANDS_WAITING_MAX);
     let leadership = Arc::new(watch::channel(Leadership::default()).0);
     let in_flight = Arc::new(Semaphore::new(options.proposals_in_flight_max));
+    let (relayed, to_be_brought) = mpsc::channel(COMMANDS_WAITING_MAX);
     let replica = Arc::new(Replica {
         shard: id,
-        agreement: Agreement::Group { raft: raft.clone(), machine: Arc::clone(&machine_status) },
+        agreement: Agreement::Group {
+            raft: raft.clone(),
+            machine: Arc::clone(&machine_status),
+            transport: Arc::clone(&shared.transport),
+        },
         view: view.clone(),
         gate: Arc::clone(&gate),
         submitted,
+        relayed: hearing.is_some().then_some(relayed),
         leadership: Arc::clone(&leadership),
         command_bytes_max: command_bytes_max(options),
         closed: Mutex::default(),
@@ -435,6 +448,20 @@ async fn start_shard(
         queue: Arc::clone(&shared.queue),
         on_fatal: options.on_fatal.clone(),
     };
+    let relayed_in_flight = Arc::new(AtomicUsize::new(0));
+    if let Some(hearing) = hearing {
+        let relay = Relay {
+            node: options.node,
+            replica: Arc::clone(&replica),
+            transport: Arc::clone(&shared.transport),
+            submitted: to_be_brought,
+            hearing,
+            in_flight: Arc::clone(&relayed_in_flight),
+            draw_token: draw_tokens(options.seed, id, shared.clock.now_ms()),
+            run_bytes_max: relay::run_bytes_max(replica.command_bytes_max),
+        };
+        workers.tasks.push(tokio::spawn(relay.run()));
+    }
     workers.tasks.extend([
         tokio::spawn(watch_leadership(raft.clone(), Arc::clone(&replica))),
         tokio::spawn(proposer.run()),
@@ -447,7 +474,15 @@ async fn start_shard(
         checkpointer,
         in_flight,
         in_flight_max: options.proposals_in_flight_max,
+        relayed_in_flight,
     })
+}
+
+/// What tells a node's lines to a shard apart, those of its earlier processes included.
+fn draw_tokens(seed: u64, shard: ShardId, now: TimestampMs) -> Box<dyn FnMut() -> u64 + Send> {
+    let started = now.cast_unsigned().rotate_left(20);
+    let mut random = StdRng::seed_from_u64(seed ^ started ^ (u64::from(shard.0) << 48));
+    Box::new(move || random.random())
 }
 
 /// Bytes of a command that fits the journal.

@@ -17,6 +17,7 @@ use weir_shard::{CheckpointTask, Shard, ShardView};
 use super::codec::encode_stored_membership;
 use super::log::ShardLog;
 use super::types::{Config, LogId, SnapshotMeta, StoredMembership, term_of};
+use crate::relay::Ear;
 use crate::segments::SegmentSignal;
 
 type Snapshot = openraft::alias::SnapshotOf<Config, CheckpointHandle>;
@@ -72,6 +73,8 @@ pub(crate) struct StateMachine {
     segments: SegmentSignal,
     applied: Option<LogId>,
     membership: StoredMembership,
+    /// Listens for what this node has brought to the leader.
+    ear: Option<Ear>,
     /// With more than this unwritten, nothing is applied until the segment writer has caught up.
     unwritten_bytes_max: usize,
 }
@@ -84,10 +87,11 @@ impl StateMachine {
         segments: SegmentSignal,
         applied: Option<LogId>,
         membership: StoredMembership,
+        ear: Option<Ear>,
         unwritten_bytes_max: usize,
     ) -> StateMachine {
         let view = shard.view();
-        StateMachine { shard, view, log, status, segments, applied, membership, unwritten_bytes_max }
+        StateMachine { shard, view, log, status, segments, applied, membership, ear, unwritten_bytes_max }
     }
 
     /// Takes hold of the state as it is now, if there is any.
@@ -118,6 +122,10 @@ impl StateMachine {
             }
         };
         self.applied = Some(entry.log_id);
+        if let (Some(ear), EntryPayload::Normal(proposal)) = (&self.ear, &entry.payload) {
+            let carried_out = proposal.entry().commands.iter().zip(&outcomes);
+            carried_out.for_each(|(command, outcome)| ear.applied(command, outcome));
+        }
         if let Some(responder) = responder {
             responder.send(outcomes);
         }

@@ -12,6 +12,10 @@
 //! 4 transfer      = vote, to u64, last log id
 //!   answered by     nothing more: it was taken
 //! 5 snapshot      = see the module `snapshot`
+//! 6 relay         = an entry of one command, see `weir_model::entry`; its time means nothing
+//!   answered by     0 taken | 1 not the leader, flag, leader u64 | 2 overloaded | 3 words
+//! 7 read index    = nothing more
+//!   answered by     0 index u64 | 1 not the leader, flag, leader u64 | 2 overloaded | 3 words
 //! ```
 //!
 //! A reader trusts no length and no count. Batches are slices of the buffer that a message arrived
@@ -21,6 +25,9 @@ use bytes::Bytes;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
+use weir_model::NodeId;
+use weir_model::command::Command;
+use weir_model::entry::Entry;
 use weir_model::wire::{DecodeError, Reader, Writer};
 
 use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
@@ -34,6 +41,8 @@ const VOTE: u8 = 2;
 const PRE_VOTE: u8 = 3;
 const TRANSFER: u8 = 4;
 const SNAPSHOT: u8 = 5;
+const RELAY: u8 = 6;
+const READ_INDEX: u8 = 7;
 
 /// A message to a shard of another node.
 #[derive(Clone, Debug)]
@@ -44,6 +53,21 @@ pub(crate) enum Request {
     Transfer(TransferLeaderRequest<Config>),
     /// A part of a snapshot, in an encoding of its own.
     Snapshot(Bytes),
+    /// A command for the leader's line.
+    Relay(Command),
+    /// Up to where a replica must have applied to know all that was committed before it asked.
+    ReadIndex,
+}
+
+/// Why a leader has not taken what was brought to him.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// He does not lead; who does, as far as he knows.
+    NotLeader(Option<NodeId>),
+    /// There was no room for it in time.
+    Overloaded,
+    /// In words.
+    Other(String),
 }
 
 /// What it answers.
@@ -55,6 +79,8 @@ pub(crate) enum Answer {
     /// It was taken.
     Transfer,
     Snapshot(Bytes),
+    Relay(Result<(), Refused>),
+    ReadIndex(Result<u64, Refused>),
 }
 
 impl Request {
@@ -76,6 +102,13 @@ impl Request {
                 out.u8(SNAPSHOT);
                 return vec![out.finish(), part.clone()];
             }
+            Request::Relay(command) => {
+                out.u8(RELAY);
+                let mut chunks = vec![out.finish()];
+                chunks.extend(Entry { time: 0, commands: vec![command.clone()] }.encode());
+                return chunks;
+            }
+            Request::ReadIndex => out.u8(READ_INDEX),
         }
         vec![out.finish()]
     }
@@ -94,6 +127,14 @@ impl Request {
                 Request::Transfer(TransferLeaderRequest::new(from, to, decode_log_id(&mut r)?))
             }
             SNAPSHOT => Request::Snapshot(r.raw(r.remaining())?),
+            RELAY => {
+                let mut commands = Entry::decode(r.raw(r.remaining())?)?.commands;
+                match (commands.pop(), commands.is_empty()) {
+                    (Some(command), true) => Request::Relay(command),
+                    _ => return Err(r.error("it brings another number of commands than one")),
+                }
+            }
+            READ_INDEX => Request::ReadIndex,
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
@@ -136,6 +177,14 @@ impl Answer {
                 out.u8(SNAPSHOT);
                 out.raw(answer);
             }
+            Answer::Relay(taken) => {
+                out.u8(RELAY);
+                encode_taken(&mut out, taken, |_, ()| {});
+            }
+            Answer::ReadIndex(index) => {
+                out.u8(READ_INDEX);
+                encode_taken(&mut out, index, |out, index| out.u64(*index));
+            }
         }
         out.finish()
     }
@@ -160,11 +209,48 @@ impl Answer {
             }
             TRANSFER => Answer::Transfer,
             SNAPSHOT => Answer::Snapshot(r.raw(r.remaining())?),
+            RELAY => Answer::Relay(decode_taken(&mut r, |_| Ok(()))?),
+            READ_INDEX => Answer::ReadIndex(decode_taken(&mut r, Reader::u64)?),
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
         Ok(answer)
     }
+}
+
+fn encode_taken<T>(out: &mut Writer, taken: &Result<T, Refused>, encode: impl FnOnce(&mut Writer, &T)) {
+    match taken {
+        Ok(value) => {
+            out.u8(0);
+            encode(out, value);
+        }
+        Err(Refused::NotLeader(leader)) => {
+            out.u8(1);
+            out.u8(u8::from(leader.is_some()));
+            out.u64(leader.unwrap_or_default().0);
+        }
+        Err(Refused::Overloaded) => out.u8(2),
+        Err(Refused::Other(why)) => {
+            out.u8(3);
+            out.str(why);
+        }
+    }
+}
+
+fn decode_taken<T>(
+    r: &mut Reader,
+    decode: impl FnOnce(&mut Reader) -> Result<T, DecodeError>,
+) -> Result<Result<T, Refused>, DecodeError> {
+    Ok(match r.u8()? {
+        0 => Ok(decode(r)?),
+        1 => {
+            let (is_known, leader) = (r.bool()?, NodeId(r.u64()?));
+            Err(Refused::NotLeader(is_known.then_some(leader)))
+        }
+        2 => Err(Refused::Overloaded),
+        3 => Err(Refused::Other(r.str()?)),
+        _ => return Err(r.error("a result is not known to this binary")),
+    })
 }
 
 fn encode_append(mut out: Writer, request: &AppendEntriesRequest<Config>) -> Vec<Bytes> {

@@ -15,8 +15,8 @@ use weir_model::wire::{DecodeError, Reader, Writer};
 use weir_model::{NodeId, PartitionId, SubscriptionId, TopicId};
 
 use super::topology::exchange_key;
-use super::{Machine, PARTITIONS_PER_CHUNK, Root, SubscriptionKey, WindowKey};
-use crate::limits::DIGESTS_MAX;
+use super::{Machine, PARTITIONS_PER_CHUNK, RelayLine, Root, SubscriptionKey, WindowKey};
+use crate::limits::{DIGESTS_MAX, RELAYS_MAX};
 use crate::state::accounts::Account;
 use crate::state::catalog::CatalogTopic;
 use crate::state::chunk::BucketKey;
@@ -381,6 +381,15 @@ pub(super) fn encode_root(root: &Root) -> Bytes {
         out.u64(*index);
         out.u64(*digest);
     }
+    // A shard to which no other node has brought anything says nothing of it, as before there were others.
+    if !root.relays.is_empty() {
+        out.u32(root.relays.len() as u32);
+        for (node, line) in &root.relays {
+            out.u64(node.0);
+            out.u64(line.token);
+            out.u64(line.last);
+        }
+    }
     out.finish()
 }
 
@@ -402,6 +411,14 @@ fn decode_root(reader: &mut Reader) -> Result<Root, DecodeError> {
     if digests.len() > DIGESTS_MAX || next_producer < 0 {
         return Err(reader.error("counters are out of range"));
     }
+    let mut relays = BTreeMap::new();
+    if reader.remaining() > 0 {
+        let line = |r: &mut Reader| Ok((NodeId(r.u64()?), RelayLine { token: r.u64()?, last: r.u64()? }));
+        relays.extend(reader.list(24, line)?);
+    }
+    if relays.len() > RELAYS_MAX {
+        return Err(reader.error("more nodes' lines than there may be"));
+    }
     Ok(Root {
         version,
         entry_time,
@@ -410,6 +427,7 @@ fn decode_root(reader: &mut Reader) -> Result<Root, DecodeError> {
         next_partition,
         next_producer,
         digests,
+        relays,
     })
 }
 

@@ -12,6 +12,7 @@ mod groups;
 mod meta;
 mod partitions;
 mod policies;
+mod relays;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -86,6 +87,17 @@ pub(crate) struct Root {
     pub next_producer: i64,
     /// Index and digest of the latest `TakeDigest` commands.
     pub digests: VecDeque<(u64, u64)>,
+    /// Of nodes that bring commands to whoever leads: where their lines stand.
+    pub relays: BTreeMap<NodeId, RelayLine>,
+}
+
+/// Where a node's line of commands stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RelayLine {
+    /// Which of the node's lines.
+    pub token: u64,
+    /// What was carried out last; 0 before the first.
+    pub last: u64,
 }
 
 /// What the replica around the machine must do about a command, in this order.
@@ -298,6 +310,10 @@ impl Machine {
             Command::SetMachineVersion { version } => self.set_version(context, *version)?,
             Command::TakeDigest => self.take_digest(context),
             Command::CompareDigest { index, digest } => self.compare_digest(*index, *digest)?,
+            Command::OpenRelay { node, token } => self.open_relay(context, *node, *token),
+            Command::Relayed { node, token, sequence, commands } => {
+                self.relayed(context, (*node, *token, *sequence), commands, effects)?
+            }
 
             Command::CreateTopic { name, topic_id, placement, config } => {
                 self.create_topic(context, name, *topic_id, placement, config, effects)

@@ -95,6 +95,8 @@ impl Machine {
             outcomes.push(match command {
                 Command::Together { .. }
                 | Command::MoveRecords { .. }
+                | Command::OpenRelay { .. }
+                | Command::Relayed { .. }
                 | Command::Lead { .. }
                 | Command::SetMachineVersion { .. }
                 | Command::TakeDigest
