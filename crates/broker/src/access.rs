@@ -176,7 +176,7 @@ impl Broker {
         if name == weir_model::access::DEFAULT_NAMESPACE {
             return Err(AccessError::Refused(Refusal::NamespaceInUse(name.to_owned())));
         }
-        let topics = self.ready_meta()?.view().catalog().topics();
+        let topics = self.current_meta().await?.view().catalog().topics();
         for topic in topics.iter().filter(|topic| split_name(&topic.name).0 == name) {
             match self.delete_topic(topic.id).await {
                 // Somebody else was faster.

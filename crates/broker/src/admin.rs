@@ -62,7 +62,7 @@ impl Broker {
         create: CreateTopic,
         validate_only: bool,
     ) -> Result<Arc<Topic>, AdminError> {
-        let settings = self.check_creation(&create)?;
+        let settings = self.check_creation(&create).await?;
         let count = create.partitions.unwrap_or(self.options.num_partitions);
         if validate_only {
             let nowhere = PartitionMeta { id: weir_model::PartitionId(0), shard: ShardId::META };
@@ -85,8 +85,6 @@ impl Broker {
             Outcome::Topic(meta) => meta,
             other => return Err(refused(other)),
         };
-        self.metrics.topics.inc();
-        self.metrics.partitions.inc_by(i64::from(count));
         let opened = self.open_partitions(&meta.partitions, &settings).await;
         self.look_after(opened)?;
         if let Some(other) = self.colliding_topic(&meta.name) {
@@ -101,7 +99,7 @@ impl Broker {
     }
 
     /// Checks everything that can be told before the meta shard is asked. The settings it would have.
-    fn check_creation(&self, create: &CreateTopic) -> Result<PartitionSettings, AdminError> {
+    async fn check_creation(&self, create: &CreateTopic) -> Result<PartitionSettings, AdminError> {
         check_topic_name(&create.name)?;
         let count = create.partitions.unwrap_or(self.options.num_partitions);
         if count == 0 || count > TOPIC_PARTITIONS_MAX {
@@ -118,7 +116,7 @@ impl Broker {
             )));
         }
         let settings = self.options.defaults.with_overrides(&create.config, self.majority())?;
-        let catalog = self.ready_meta()?.view().catalog();
+        let catalog = self.current_meta().await?.view().catalog();
         if catalog.topic(&create.name).is_some() {
             return Err(AdminError::TopicExists(create.name.clone()));
         }
@@ -166,7 +164,7 @@ impl Broker {
     /// Deletes a topic with its records and all groups' positions in it. It is gone from every
     /// listing at once; this returns when its partitions are closed.
     pub async fn delete_topic(&self, topic_id: TopicId) -> Result<(), AdminError> {
-        let catalog = self.ready_meta()?.view().catalog();
+        let catalog = self.current_meta().await?.view().catalog();
         let Some(meta) = catalog.topic_by_id(topic_id).cloned() else {
             return Err(AdminError::UnknownTopic(topic_id.to_string()));
         };
@@ -190,7 +188,9 @@ impl Broker {
     /// Closes the partitions of a topic that is marked as deleted, drops what groups know of it, and
     /// forgets it.
     pub(crate) async fn finish_deletion(&self, meta: &TopicMeta) -> Result<(), AdminError> {
-        let closing = meta.partitions.iter().map(|partition| {
+        // What lies with another node alone is closed by that one, see `sweep_temporary`.
+        let here = meta.partitions.iter().filter(|partition| !self.is_elsewhere(partition.shard));
+        let closing = here.map(|partition| {
             self.propose_to(partition.shard, Command::ClosePartition { partition: partition.id })
         });
         for outcome in join_all(closing).await {
@@ -234,7 +234,7 @@ impl Broker {
     ) -> Result<Arc<Topic>, AdminError> {
         let settings = self.options.defaults.with_overrides(&config, self.majority())?;
         let _alone = self.alterations.lock().await;
-        self.ready_meta()?;
+        self.current_meta().await?;
         let topic =
             self.topic_by_id(topic_id).ok_or_else(|| AdminError::UnknownTopic(topic_id.to_string()))?;
         if validate_only {
@@ -257,7 +257,7 @@ impl Broker {
         validate_only: bool,
     ) -> Result<Arc<Topic>, AdminError> {
         let _alone = self.alterations.lock().await;
-        self.ready_meta()?;
+        self.current_meta().await?;
         let topic =
             self.topic_by_id(topic_id).ok_or_else(|| AdminError::UnknownTopic(topic_id.to_string()))?;
         let present = topic.partition_count() as u32;
@@ -282,7 +282,6 @@ impl Broker {
             other => return Err(refused(other)),
         };
         let added = meta.partitions.get(present as usize..).unwrap_or_default();
-        self.metrics.partitions.inc_by(added.len() as i64);
         let opened = self.open_partitions(added, &topic.settings).await;
         self.look_after(opened)?;
         self.topic_by_id(topic_id).ok_or(AdminError::UnknownTopic(meta.name))
@@ -362,11 +361,14 @@ impl Broker {
         Ok(())
     }
 
-    /// Where the next partitions go: each to the shard that has the fewest.
+    /// Where the next partitions go: each to the shard that has the fewest, as far as this node has counted.
     pub(crate) fn place(&self, count: u32) -> Result<Vec<ShardId>, Unavailable> {
+        let is_counted = !self.loads.lock().is_empty();
+        if !is_counted {
+            self.count_loads();
+        }
         let mut loads = self.loads.lock();
         if loads.is_empty() {
-            // They are counted when this node begins to lead the meta shard.
             return Err(Unavailable::Starting);
         }
         let next = |_| {
@@ -388,8 +390,6 @@ impl Broker {
             }
         }
         drop(loads);
-        self.metrics.topics.dec();
-        self.metrics.partitions.dec_by(meta.partitions.len() as i64);
         self.topics.forget(meta.id);
     }
 
@@ -400,16 +400,12 @@ impl Broker {
         let mut loads: BTreeMap<ShardId, u64> =
             self.node.data_shards().into_iter().map(|shard| (shard, 0)).collect();
         let topics = catalog.topics();
-        let mut partitions = 0;
         for partition in topics.iter().flat_map(|topic| &topic.partitions) {
-            partitions += 1;
             // Nothing is placed on a temporary shard for its load.
             if let Some(load) = loads.get_mut(&partition.shard) {
                 *load += 1;
             }
         }
-        self.metrics.topics.set(topics.len() as i64);
-        self.metrics.partitions.set(partitions);
         *self.loads.lock() = loads;
         self.topics.forget_all_but(&catalog);
     }
@@ -424,19 +420,26 @@ impl Broker {
         (voters / 2 + 1) as u32
     }
 
-    /// The meta shard, if this node leads it and knows all that was decided before.
-    pub(crate) fn ready_meta(&self) -> Result<&weir_cluster::ShardHandle, Unavailable> {
+    /// The meta shard, with all that was decided before this call, whoever leads it.
+    pub(crate) async fn current_meta(&self) -> Result<&weir_cluster::ShardHandle, Unavailable> {
         let meta = self.meta()?;
-        ready(meta)?;
-        Ok(meta)
+        match ready(meta) {
+            Ok(()) => Ok(meta),
+            Err(Unavailable::NotLeader { .. }) => {
+                meta.catch_up().await?;
+                Ok(meta)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) async fn propose_meta(&self, command: Command) -> Result<Outcome, Unavailable> {
         self.propose_to(ShardId::META, command).await
     }
 
+    /// Has a shard's leader carry out a command. What it did can be seen here when this returns.
     pub(crate) async fn propose_to(&self, shard: ShardId, command: Command) -> Result<Outcome, Unavailable> {
-        Ok(self.shard(shard)?.propose(command).await?)
+        Ok(self.shard(shard)?.relay(command).await?)
     }
 }
 

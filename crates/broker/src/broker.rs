@@ -128,9 +128,6 @@ impl Broker {
         if let Err(error) = broker.drop_transient().await {
             tracing::warn!(%error, "not everything that is transient could be deleted");
         }
-        if let Err(error) = broker.wake_queues().await {
-            tracing::warn!(%error, "not every queue could be opened");
-        }
         Ok(broker)
     }
 
@@ -140,10 +137,14 @@ impl Broker {
             tokio::spawn(self.clone().retain_always()),
             tokio::spawn(self.clone().expire_offsets_always()),
             tokio::spawn(self.clone().keep_time()),
+            tokio::spawn(self.clone().sweep_temporary_always()),
+            tokio::spawn(self.clone().follow_policies()),
+            tokio::spawn(self.clone().wake_queues_always(self.node.temporary())),
         ];
         for shard in self.node.data_shards() {
             tasks.push(tokio::spawn(self.clone().follow_leadership(shard)));
             tasks.push(tokio::spawn(self.clone().attend_lot(shard)));
+            tasks.push(tokio::spawn(self.clone().wake_queues_always(shard)));
         }
         self.tasks.lock().extend(tasks);
     }
@@ -198,6 +199,12 @@ impl Broker {
 
     /// Counters and gauges, those of the shards brought up to date.
     pub fn metrics(&self) -> &Arc<Metrics> {
+        if let Ok(meta) = self.meta() {
+            let topics = meta.view().catalog().topics();
+            let partitions: usize = topics.iter().map(|topic| topic.partitions.len()).sum();
+            self.metrics.topics.set(topics.len() as i64);
+            self.metrics.partitions.set(partitions as i64);
+        }
         for shard in std::iter::once(ShardId::META).chain(self.shards_of_partitions()) {
             let Some(handle) = self.node.shard(shard) else { continue };
             self.metrics.show_shard(ShardFigures {

@@ -125,8 +125,8 @@ impl Moving {
 }
 
 async fn submit(handle: &ShardHandle, command: Command) -> Result<PendingOutcome, PublishError> {
-    let admission = handle.admit(command.admitted_bytes()).await.map_err(not_taken)?;
-    handle.submit_admitted(admission, command).map_err(not_taken)
+    let admission = handle.admit_relayed(command.admitted_bytes()).await.map_err(not_taken)?;
+    handle.relay_admitted(admission, command).map_err(not_taken)
 }
 
 async fn check_copied(pending: PendingOutcome) -> Result<(), PublishError> {

@@ -135,6 +135,8 @@ impl Broker {
             }
         };
         let shard = partition.handle();
+        // Whoever leads is told to the client, who goes there.
+        partition.ready()?;
         let command = Command::Append { partition: partition.id(), batch };
         let permit = shard.admit(command.approximate_bytes()).await.map_err(not_taken)?;
         let pending = match (acks, settings.durability) {

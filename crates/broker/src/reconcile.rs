@@ -90,7 +90,7 @@ impl Broker {
                 open.push((shard, partitions.iter().map(|partition| partition.id()).collect()));
             }
         }
-        let catalog = self.ready_meta()?.view().catalog();
+        let catalog = self.current_meta().await?.view().catalog();
         self.count_loads();
         let mut work: Vec<(ShardId, Command)> = Vec::new();
         let mut known = std::collections::BTreeSet::new();

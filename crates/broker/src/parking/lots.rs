@@ -79,7 +79,7 @@ impl Broker {
             return Ok(topic);
         }
         let _alone = self.lots.creating.lock().await;
-        self.ready_meta()?;
+        self.current_meta().await?;
         let config: BTreeMap<String, String> = [
             // Records stay until they are settled, and then no longer than their segments.
             ("retention.ms".to_owned(), "0".to_owned()),

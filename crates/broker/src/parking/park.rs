@@ -147,8 +147,8 @@ impl Broker {
             return Err(PublishError::TooLarge { bytes: batch.len(), max });
         }
         let command = Command::AppendTimed { partition: lot.id(), deadlines, batch };
-        let admission = lot.handle().admit(command.admitted_bytes()).await.map_err(not_taken)?;
-        let pending = lot.handle().submit_admitted(admission, command).map_err(not_taken)?;
+        let admission = lot.handle().admit_relayed(command.admitted_bytes()).await.map_err(not_taken)?;
+        let pending = lot.handle().relay_admitted(admission, command).map_err(not_taken)?;
         Ok(Parking { pending, shard: lot.shard() })
     }
 

@@ -123,7 +123,6 @@ impl Broker {
                 other => return Err(refused(other)),
             };
             let added = meta.partitions.get(expected as usize..).unwrap_or_default();
-            self.metrics.partitions.inc_by(added.len() as i64);
             let opened = self.open_partitions(added, &topic.settings).await;
             self.look_after(opened)?;
             let topic = self.topic_by_id(id).ok_or_else(gone)?;

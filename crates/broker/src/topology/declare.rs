@@ -109,8 +109,6 @@ impl Broker {
         };
         let created = match self.propose_meta(command).await? {
             Outcome::Topic(meta) => {
-                self.metrics.topics.inc();
-                self.metrics.partitions.inc();
                 let opened = self.open_partitions(&meta.partitions, &settings).await;
                 self.look_after(opened)?;
                 self.subscribe_queue(meta.id).await?;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_access::{NamePattern, PatternError};
 use weir_model::TopicId;
@@ -256,6 +257,9 @@ fn lower_bound(one: i64, other: i64) -> i64 {
     }
 }
 
+/// How often it is looked whether policies have changed, for queues that are in use: who changed them may be another node.
+const LOOK_AT_POLICIES_EVERY: Duration = Duration::from_millis(500);
+
 impl Broker {
     /// All policies of a namespace, or an operator's, by name.
     pub fn policies(&self, namespace: &str, operator: bool) -> Result<Vec<Arc<PolicyMeta>>, Unavailable> {
@@ -364,6 +368,28 @@ impl Broker {
                 tracing::warn!(%error, stream = stream.topic.name(), "a policy's retention could not be set");
             }
         }
+        self.configure_queues().await;
+    }
+
+    /// Tells queues that are in use here when policies have changed, on whatever node.
+    pub(crate) async fn follow_policies(self: Arc<Broker>) {
+        let Ok(meta) = self.meta().cloned() else { return };
+        let mut known = meta.view().policies_changed_at();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_AT_POLICIES_EVERY) => {}
+                () = self.stopped() => return,
+            }
+            let now = meta.view().policies_changed_at();
+            if now != known {
+                known = now;
+                self.configure_queues().await;
+            }
+        }
+    }
+
+    /// Tells queues that are in use here what policies say of them now, and wakes those that have work to do by it.
+    async fn configure_queues(self: &Arc<Broker>) {
         for id in self.running_queues().await {
             let Some(info) = self.queue_by_id(id) else { continue };
             let options = self.options_of(&info);
@@ -372,8 +398,12 @@ impl Broker {
                 let _ = queue.configure(options).await;
             }
         }
-        if let Err(error) = self.wake_queues().await {
-            tracing::warn!(%error, "queues that nobody uses were not woken after a change of policies");
+        for shard in self.shards_of_partitions() {
+            if self.shard(shard).is_ok_and(|handle| handle.leadership().ready)
+                && let Err(error) = self.wake_queues(shard).await
+            {
+                tracing::warn!(%shard, %error, "queues that nobody uses were not woken after a change of policies");
+            }
         }
     }
 }

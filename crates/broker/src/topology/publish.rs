@@ -237,8 +237,8 @@ impl Broker {
         let by_shard = appends(&partitions, &destinations.unique, &batch, self.now_ms())?;
         for (handle, commands) in by_shard.into_values() {
             for command in commands {
-                let submitted = match handle.admit(command.admitted_bytes()).await {
-                    Ok(admission) => handle.submit_admitted(admission, command),
+                let submitted = match handle.admit_relayed(command.admitted_bytes()).await {
+                    Ok(admission) => handle.relay_admitted(admission, command),
                     Err(error) => Err(error),
                 };
                 match submitted {

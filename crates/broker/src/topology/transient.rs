@@ -1,18 +1,47 @@
 //! What does not outlive a restart: queues and exchanges that are not durable, and queues of connections that are gone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use weir_model::command::{Command, TopicMeta};
 use weir_model::queue::split_name;
+use weir_model::{PartitionId, ShardId};
 
 use super::TopologyError;
 use crate::broker::Broker;
 
+/// How often it is looked for what is left of temporary queues that others have deleted.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
 impl Broker {
-    /// Begins to work on queues that have work to do although nobody uses them: their records expire and go somewhere
-    /// then, or they expire themselves.
-    pub(crate) async fn wake_queues(self: &Arc<Broker>) -> Result<(), TopologyError> {
-        let Ok(meta) = self.ready_meta() else { return Ok(()) };
-        for topic in meta.view().catalog().topics() {
+    /// Begins to work on a shard's queues that have work to do although nobody uses them, whenever this node begins to
+    /// lead it: their records expire and go somewhere then, or they expire themselves.
+    pub(crate) async fn wake_queues_always(self: Arc<Broker>, shard: ShardId) {
+        let Ok(handle) = self.shard(shard) else { return };
+        let mut leadership = handle.on_leadership();
+        let mut woken_in = None;
+        loop {
+            let current = *leadership.borrow_and_update();
+            let is_new = current.ready && woken_in != Some(current.term);
+            // Until the partitions agree with the catalog a queue may lack its own.
+            if is_new && self.until_reconciled().await.is_ok() {
+                woken_in = Some(current.term);
+                if let Err(error) = self.wake_queues(shard).await {
+                    tracing::warn!(%shard, %error, "not every queue could be opened");
+                }
+            }
+            tokio::select! {
+                changed = leadership.changed() => if changed.is_err() { return },
+                () = self.stopped() => return,
+            }
+        }
+    }
+
+    pub(crate) async fn wake_queues(self: &Arc<Broker>, shard: ShardId) -> Result<(), TopologyError> {
+        let catalog = self.meta()?.view().catalog();
+        let lies_there = |topic: &&Arc<TopicMeta>| topic.partitions.iter().any(|p| p.shard == shard);
+        for topic in catalog.topics().iter().filter(lies_there) {
             let (namespace, name) = split_name(&topic.name);
             let Ok(Some(queue)) = self.find_queue(namespace, name) else { continue };
             self.wake_queue(&queue).await?;
@@ -20,10 +49,38 @@ impl Broker {
         Ok(())
     }
 
+    /// Closes what this node's temporary shard has of queues that are gone: whoever deleted them, on whatever node, can
+    /// not reach it.
+    pub(crate) async fn sweep_temporary_always(self: Arc<Broker>) {
+        let shard = self.node.temporary();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SWEEP_EVERY) => {}
+                () = self.stopped() => return,
+            }
+            let (Ok(handle), Ok(meta)) = (self.shard(shard), self.meta()) else { return };
+            // Listed before the catalog is looked at: a partition is opened only after the catalog has it.
+            let open: BTreeSet<PartitionId> =
+                handle.view().partitions().iter().map(|partition| partition.id()).collect();
+            if open.is_empty() {
+                continue;
+            }
+            let catalog = meta.view().catalog();
+            let (topics, deleting) = (catalog.topics(), catalog.deleting());
+            let known = topics.iter().chain(&deleting).flat_map(|topic| &topic.partitions);
+            let known: BTreeSet<PartitionId> = known.map(|partition| partition.id).collect();
+            for partition in open.difference(&known) {
+                let command = Command::ClosePartition { partition: *partition };
+                if let Err(error) = self.propose_to(shard, command).await {
+                    tracing::debug!(%error, "a temporary queue's partition is not closed yet");
+                }
+            }
+        }
+    }
+
     /// Deletes what should not have outlived the restart. Nothing is served before this is done.
     pub(crate) async fn drop_transient(&self) -> Result<(), TopologyError> {
-        // Who does not lead has nothing to say here.
-        let Ok(meta) = self.ready_meta() else { return Ok(()) };
+        let meta = self.current_meta().await?;
         let (catalog, topology) = (meta.view().catalog(), meta.view().topology());
         for topic in catalog.topics() {
             let Some(queue) = catalog.queue(topic.id) else { continue };
@@ -32,6 +89,10 @@ impl Broker {
                 tracing::info!(namespace, name, "deleting a queue that does not outlive a restart");
                 self.delete_topic(topic.id).await?;
             }
+        }
+        // Others may still use them.
+        if meta.voters().len() > 1 {
+            return Ok(());
         }
         for namespace in topology.namespaces() {
             for exchange in topology.router(namespace).exchanges() {
