@@ -368,6 +368,7 @@ async fn start_shard(
     let options = &shared.options;
     let view = shard.view();
     let pristine = log.is_pristine();
+    let log_ends_at = log.last_index();
     let applied = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
     let membership = checkpoint.as_ref().map(|meta| meta.last_membership.clone()).unwrap_or_default();
     let machine_status = Arc::new(MachineStatus::new(checkpoint));
@@ -457,7 +458,7 @@ async fn start_shard(
             submitted: to_be_brought,
             hearing,
             in_flight: Arc::clone(&relayed_in_flight),
-            draw_token: draw_tokens(options.seed, id, shared.clock.now_ms()),
+            draw_token: draw_tokens(options.seed, id, shared.clock.now_ms(), log_ends_at),
             run_bytes_max: relay::run_bytes_max(replica.command_bytes_max),
         };
         workers.tasks.push(tokio::spawn(relay.run()));
@@ -478,9 +479,15 @@ async fn start_shard(
     })
 }
 
-/// What tells a node's lines to a shard apart, those of its earlier processes included.
-fn draw_tokens(seed: u64, shard: ShardId, now: TimestampMs) -> Box<dyn FnMut() -> u64 + Send> {
-    let started = now.cast_unsigned().rotate_left(20);
+/// What tells a node's lines to a shard apart, those of its earlier processes included: each has brought entries into the
+/// log.
+fn draw_tokens(
+    seed: u64,
+    shard: ShardId,
+    now: TimestampMs,
+    log_ends_at: u64,
+) -> Box<dyn FnMut() -> u64 + Send> {
+    let started = now.cast_unsigned().rotate_left(20) ^ log_ends_at.rotate_left(40);
     let mut random = StdRng::seed_from_u64(seed ^ started ^ (u64::from(shard.0) << 48));
     Box::new(move || random.random())
 }

@@ -127,6 +127,11 @@ impl ShardLog {
         self.state.lock().first
     }
 
+    /// Index of the last entry; 0 if there is none.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.state.lock().last().map_or(0, |id| id.index)
+    }
+
     /// Whether the shard has never taken part in anything.
     pub(crate) fn is_pristine(&self) -> bool {
         let state = self.state.lock();

@@ -2,6 +2,7 @@
 
 mod alone;
 mod limits;
+mod relay;
 mod support;
 mod temporary;
 mod threads;

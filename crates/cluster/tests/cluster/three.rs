@@ -11,18 +11,18 @@ use weir_model::command::Outcome;
 
 use crate::support::{Machine, SHARD, append, open_partition, put, run, values};
 
-struct Cluster {
-    transport: LocalTransport,
-    machines: BTreeMap<NodeId, Machine>,
-    nodes: BTreeMap<NodeId, Arc<Node>>,
+pub struct Cluster {
+    pub transport: LocalTransport,
+    pub machines: BTreeMap<NodeId, Machine>,
+    pub nodes: BTreeMap<NodeId, Arc<Node>>,
 }
 
 impl Cluster {
-    async fn start(seed: u64) -> Cluster {
+    pub async fn start(seed: u64) -> Cluster {
         Cluster::start_tuned(seed, |_| {}).await
     }
 
-    async fn start_tuned(
+    pub async fn start_tuned(
         seed: u64,
         tune: impl Fn(&mut NodeOptions) + Send + Sync + Clone + 'static,
     ) -> Cluster {
@@ -40,14 +40,14 @@ impl Cluster {
         cluster
     }
 
-    async fn boot(&mut self, id: NodeId) {
+    pub async fn boot(&mut self, id: NodeId) {
         let node = self.machines[&id].try_start(self.transport.end(id)).await.expect("the node starts");
         self.transport.connect(&node);
         self.nodes.insert(id, node);
     }
 
     /// The process dies, and with `power` the machine with it.
-    async fn kill(&mut self, id: NodeId, power: bool) {
+    pub async fn kill(&mut self, id: NodeId, power: bool) {
         self.transport.disconnect(id);
         let machine = &self.machines[&id];
         if power {
@@ -61,7 +61,7 @@ impl Cluster {
     }
 
     /// Waits for a leader of the shard that may say what is not there.
-    async fn leader(&self) -> NodeId {
+    pub async fn leader(&self) -> NodeId {
         for _ in 0..2000 {
             for (id, node) in &self.nodes {
                 if node.shard(SHARD).expect("the shard").leadership().ready {
@@ -74,7 +74,7 @@ impl Cluster {
     }
 
     /// Waits until all nodes have applied the same.
-    async fn settle(&self) {
+    pub async fn settle(&self) {
         for _ in 0..2000 {
             let applied: Vec<u64> = self
                 .nodes
@@ -95,7 +95,7 @@ impl Cluster {
     }
 
     /// All bytes of the segment files of the shard on a node.
-    fn segment_files(&self, id: NodeId) -> BTreeMap<String, Vec<u8>> {
+    pub fn segment_files(&self, id: NodeId) -> BTreeMap<String, Vec<u8>> {
         let disk = self.machines[&id].disk.shared();
         let dir = std::path::PathBuf::from(format!("/data/shards/{SHARD}/7"));
         let mut files = BTreeMap::new();
@@ -111,7 +111,7 @@ impl Cluster {
         files
     }
 
-    async fn append_many(&self, leader: NodeId, prefix: &str, count: usize) -> Vec<String> {
+    pub async fn append_many(&self, leader: NodeId, prefix: &str, count: usize) -> Vec<String> {
         let shard = self.nodes[&leader].shard(SHARD).expect("the shard");
         let mut acknowledged = Vec::new();
         for chunk in (0..count).collect::<Vec<_>>().chunks(16) {
@@ -131,7 +131,7 @@ impl Cluster {
         acknowledged
     }
 
-    fn check(&self, acknowledged: &[String]) {
+    pub fn check(&self, acknowledged: &[String]) {
         let mut all = Vec::new();
         for (id, node) in &self.nodes {
             let values = values(node.shard(SHARD).expect("the shard"));
@@ -147,7 +147,7 @@ impl Cluster {
         assert!(files[0].values().any(|bytes| !bytes.is_empty()), "there are segment files");
     }
 
-    async fn stop(self) {
+    pub async fn stop(self) {
         for node in self.nodes.values() {
             node.abandon().await;
         }
