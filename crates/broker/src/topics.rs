@@ -58,6 +58,9 @@ impl Topic {
     }
 }
 
+/// Topics that are remembered although other nodes have deleted them, beside as many as there are.
+const FORGOTTEN_MAX: usize = 1_024;
+
 /// Topics with their settings worked out, kept until the catalog has another entry for them or policies have changed.
 #[derive(Debug)]
 pub(crate) struct TopicCache {
@@ -100,7 +103,12 @@ impl TopicCache {
         let policies = self.policies(&self.view.topology());
         let queue = catalog.queue(meta.id).map(|queue| Arc::new(facts(meta, queue, &policies)));
         let topic = Arc::new(Topic { meta: meta.clone(), settings, queue });
-        self.topics.write().insert(meta.id, (policies.changed_at(), topic.clone()));
+        let mut topics = self.topics.write();
+        if topics.len() >= 2 * catalog.topic_count() + FORGOTTEN_MAX {
+            // Those that other nodes have deleted.
+            topics.retain(|id, _| catalog.topic_by_id(*id).is_some());
+        }
+        topics.insert(meta.id, (policies.changed_at(), topic.clone()));
         topic
     }
 

@@ -782,6 +782,22 @@ mod tests {
             committed_at: 0,
         };
         vec![
+            Command::OpenRelay { node: NodeId(2), token: 77 },
+            Command::Relayed {
+                node: NodeId(2),
+                token: 77,
+                sequence: 3,
+                commands: vec![
+                    Command::Append { partition: PartitionId(1), batch: Bytes::from_static(b"brought") },
+                    Command::DeleteGroup { group: "g".into() },
+                    Command::Together {
+                        commands: vec![Command::Append {
+                            partition: PartitionId(1),
+                            batch: Bytes::from_static(b"tied"),
+                        }],
+                    },
+                ],
+            },
             Command::AppendToAll {
                 partitions: vec![PartitionId(3), PartitionId(9)],
                 batch: Bytes::from_static(b"for both"),

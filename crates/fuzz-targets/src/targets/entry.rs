@@ -53,6 +53,8 @@ pub(super) fn commands() -> Vec<Command> {
     vec![
         Command::Lead { node: NodeId(3) },
         Command::SetMachineVersion { version: 1 },
+        Command::OpenRelay { node: NodeId(3), token: 9 },
+        Command::Relayed { node: NodeId(3), token: 9, sequence: 1, commands: vec![Command::TakeDigest] },
         Command::CreateTopic {
             name: "orders".into(),
             topic_id,

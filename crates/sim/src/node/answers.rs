@@ -86,7 +86,7 @@ impl Process {
         let broker = self.broker()?;
         let meta = self.node.shard(ShardId::META)?;
         for command in topics() {
-            match meta.propose(command).await.ok()? {
+            match meta.relay(command).await.ok()? {
                 Outcome::Topic(_) | Outcome::Refused(Refusal::TopicExists(_)) => {}
                 other => return Some(Answer::Refused(format!("{other:?}"))),
             }

@@ -197,6 +197,17 @@ pub(super) fn command(line: &str) -> Command {
                 .map(|(offset, at)| TimerRow { at, offset })
                 .collect(),
         },
+        "open-relay" => Command::OpenRelay { node: NodeId(words.number(1)), token: words.number(2) },
+        "relayed" => {
+            let (head, commands) = line.split_once(':').unwrap_or_else(|| panic!("no ':' in '{line}'"));
+            let words = Words::of(head);
+            Command::Relayed {
+                node: NodeId(words.number(1)),
+                token: words.number(2),
+                sequence: words.number(3),
+                commands: commands.split('&').map(command).collect(),
+            }
+        }
         "together" => {
             let commands = line.trim_start().trim_start_matches("together").split('&');
             Command::Together { commands: commands.map(command).collect() }
