@@ -2,33 +2,14 @@
 //! list that `weir config show` and Kafka's DescribeConfigs print.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use weir_access::AccessOptions;
+pub use weir_model::node::HostPort;
 use weir_model::settings::PartitionSettings;
 use weir_shard::limits::{MEMBERS_PER_GROUP_MAX, OFFSET_METADATA_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX};
 
 /// Most partitions that one topic may have.
 pub const TOPIC_PARTITIONS_MAX: u32 = PARTITIONS_PER_TOPIC_MAX as u32;
-
-/// A host and port that clients are told to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort {
-    /// Name or address.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
 
 /// Bounds and times of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
