@@ -1,9 +1,11 @@
 //! What an operator may set on a broker. Every setting here is acted on; [`BROKER_SETTINGS`] is the
 //! list that `weir config show` and Kafka's DescribeConfigs print.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use tokio::sync::watch;
 use weir_access::AccessOptions;
+use weir_model::NodeId;
 pub use weir_model::node::HostPort;
 use weir_model::settings::PartitionSettings;
 use weir_shard::limits::{MEMBERS_PER_GROUP_MAX, OFFSET_METADATA_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX};
@@ -57,6 +59,10 @@ pub struct BrokerOptions {
     /// What clients are told to connect to, by protocol name. A protocol without an entry tells them
     /// the local address of their own connection.
     pub advertised: BTreeMap<String, HostPort>,
+    /// Where this node stands, told to clients (`broker.rack`).
+    pub zone: Option<String>,
+    /// The other nodes that this one is connected with; none where nobody watches that, as in a simulation.
+    pub connected: Option<watch::Receiver<BTreeSet<NodeId>>>,
     /// Settings of topics that do not override them.
     pub defaults: PartitionSettings,
     /// Whether using an unknown topic creates it (`auto.create.topics.enable`).
@@ -84,6 +90,8 @@ impl BrokerOptions {
         BrokerOptions {
             cluster_id: cluster_id.into(),
             advertised: BTreeMap::new(),
+            zone: None,
+            connected: None,
             defaults: PartitionSettings::default(),
             auto_create_topics: true,
             num_partitions: 1,

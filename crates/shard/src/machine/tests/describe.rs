@@ -129,8 +129,10 @@ pub(super) fn state(machine: &Machine) -> String {
     }
     for node in machine.nodes().iter() {
         let meta = &node.meta;
-        let advertised: Vec<String> = meta.advertised.iter().map(|(name, at)| format!("{name}={at}")).collect();
-        let (zone, draining) = (meta.zone.as_deref().unwrap_or("-"), if node.draining { " draining" } else { "" });
+        let advertised: Vec<String> =
+            meta.advertised.iter().map(|(name, at)| format!("{name}={at}")).collect();
+        let (zone, draining) =
+            (meta.zone.as_deref().unwrap_or("-"), if node.draining { " draining" } else { "" });
         let (at, version) = (advertised.join(" "), &meta.version);
         writeln!(out, "node {} at [{at}] zone {zone} version {version}{draining}", meta.id).unwrap();
     }
