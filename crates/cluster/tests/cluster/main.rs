@@ -1,8 +1,13 @@
-//! Whole nodes over simulated disks, in one thread and by a clock that only moves when all wait.
+//! Whole nodes over simulated disks, in one thread and by a clock that only moves when all wait; and calls between nodes
+//! over real connections.
 
 mod alone;
+mod formation;
 mod limits;
+mod network;
 mod support;
+mod tcp;
 mod temporary;
 mod threads;
 mod three;
+mod three_tcp;
