@@ -286,7 +286,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::OneOf(&["1"]),
         default: "1",
         value_name: "COUNT",
-        doc: "Without effect: every acknowledged record is on a majority of replicas, of which there is one.",
+        doc: "Without effect: every acknowledged record is on a majority of the nodes.",
     },
     Key {
         name: "log.retention.check.interval.ms",
