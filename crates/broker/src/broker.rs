@@ -21,7 +21,7 @@ use crate::admin::Flights;
 use crate::errors::{LookupError, Unavailable};
 use crate::groups::Groups;
 use crate::ids::IdSource;
-use crate::info::{ClusterInfo, NodeInfo, PartitionInfo};
+use crate::info::PartitionInfo;
 use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
@@ -47,7 +47,9 @@ pub struct Broker {
     message_reader: OnceLock<Arc<dyn MessageReader>>,
     pub(crate) sessions: Sessions,
     /// Where this node listens.
-    pub(crate) listeners: Mutex<Vec<ListenerInfo>>,
+    pub(crate) listeners: watch::Sender<Option<Vec<ListenerInfo>>>,
+    /// It is about to stop, and is to lead nothing.
+    pub(crate) leaving: AtomicBool,
     pub(crate) lots: Lots,
     /// Topics that are being created because somebody used them.
     pub(crate) flights: Flights,
@@ -109,7 +111,8 @@ impl Broker {
             queues: Queues::default(),
             message_reader: OnceLock::new(),
             sessions: Sessions::default(),
-            listeners: Mutex::default(),
+            listeners: watch::Sender::new(None),
+            leaving: AtomicBool::new(false),
             lots: Lots::default(),
             flights: Flights::default(),
             loads: Mutex::default(),
@@ -140,6 +143,8 @@ impl Broker {
             tokio::spawn(self.clone().sweep_temporary_always()),
             tokio::spawn(self.clone().follow_policies()),
             tokio::spawn(self.clone().wake_queues_always(self.node.temporary())),
+            tokio::spawn(self.clone().register_always()),
+            tokio::spawn(self.clone().spread_leaders_always()),
         ];
         for shard in self.node.data_shards() {
             tasks.push(tokio::spawn(self.clone().follow_leadership(shard)));
@@ -227,12 +232,10 @@ impl Broker {
         if self.is_stopping() {
             return Some("the node is shutting down".into());
         }
-        let shards = std::iter::once(ShardId::META).chain(self.node.data_shards());
-        for shard in shards {
-            let Some(handle) = self.node.shard(shard) else { continue };
-            let leadership = handle.leadership();
-            if leadership.leader.is_none() {
-                return Some(format!("shard {shard} has no leader"));
+        for handle in self.replicated_shards() {
+            let (shard, leadership) = (handle.id(), handle.leadership());
+            if self.leader_of(handle).is_none() {
+                return Some(format!("shard {shard} has no leader that this node can reach"));
             }
             if leadership.is_leader && !leadership.ready {
                 return Some(format!("shard {shard} has not applied the beginning of its leadership"));
@@ -242,20 +245,6 @@ impl Broker {
             return Some("the partitions of the catalog are being opened".into());
         }
         None
-    }
-
-    /// The cluster as this node sees it.
-    pub fn cluster(&self) -> ClusterInfo {
-        let here = self.node.node_id();
-        let meta = self.node.shard(ShardId::META);
-        // Other nodes' addresses are known once nodes tell each other what they advertise.
-        let this = NodeInfo { id: here, advertised: self.options.advertised.clone() };
-        ClusterInfo {
-            cluster_id: self.options.cluster_id.clone(),
-            node_id: here,
-            nodes: vec![this],
-            controller: meta.and_then(|meta| meta.leadership().leader),
-        }
     }
 
     /// How records are messages. The first who tells counts.
@@ -321,7 +310,7 @@ impl Broker {
         let (meta, handle) = self.locate(topic, index)?;
         let view = handle.view().partition(meta.id);
         // One that its shard does not have yet, or no longer, is served by nobody.
-        let leader = handle.leadership().leader.filter(|_| view.is_some());
+        let leader = self.leader_of(handle).filter(|_| view.is_some());
         Ok(PartitionInfo {
             leader,
             leader_epoch: view.map_or(0, |view| view.leader_epoch()),

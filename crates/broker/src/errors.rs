@@ -205,6 +205,9 @@ pub enum AdminError {
         /// Offset that the next record will get.
         next_offset: Offset,
     },
+    /// There is no such node.
+    #[error("there is no node {0} that said anything of itself")]
+    UnknownNode(NodeId),
     /// A bound is reached.
     #[error("the limit of {limit} {what} is reached")]
     Limit {

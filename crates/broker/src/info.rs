@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::NodeId;
+use weir_model::{NodeId, ShardId};
 
 use crate::options::HostPort;
 
@@ -27,6 +27,29 @@ pub struct NodeInfo {
     /// What clients are told to connect to, by protocol name. A protocol without an entry tells them
     /// the local address of their own connection.
     pub advertised: BTreeMap<String, HostPort>,
+    /// Where it stands: Kafka's rack.
+    pub zone: Option<String>,
+    /// Version of its binary; none if it has not said anything of itself yet.
+    pub version: Option<String>,
+    /// Whether an operator wants it to lead nothing.
+    pub draining: bool,
+    /// Whether it is connected with this node, or is this node.
+    pub live: bool,
+}
+
+/// A shard, and who leads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardInfo {
+    /// Which.
+    pub id: ShardId,
+    /// The node that leads it; none during an election, and none that cannot be reached from this node.
+    pub leader: Option<NodeId>,
+    /// The Raft term.
+    pub term: u64,
+    /// The nodes that vote in it.
+    pub voters: Vec<NodeId>,
+    /// Index of the last entry that is applied on this node.
+    pub applied_index: u64,
 }
 
 /// Who serves a partition.

@@ -10,6 +10,7 @@
 //! * [`FetchWait`]: waiting for records on many partitions at once.
 //! * [`queues`]: topics whose records are settled one by one.
 //! * [`parking`]: records that nobody is to see before a certain time.
+//! * [`Broker::cluster`], [`Broker::shards`]: the nodes, and who leads what.
 //! * [`sessions`]: who is connected, as the fronts tell.
 //! * [`streams`]: reading topics record by record, by offset.
 //! * [`groups`]: the classic group protocol as a state machine without I/O, and its driver.
@@ -18,6 +19,7 @@
 
 mod access;
 mod admin;
+mod balance;
 mod blocking;
 mod broker;
 mod configs;
@@ -28,6 +30,7 @@ mod info;
 mod listeners;
 mod metrics;
 mod moving;
+mod nodes;
 mod offsets;
 mod opening;
 pub mod options;
@@ -51,7 +54,7 @@ pub use admin::CreateTopic;
 pub use broker::{Broker, StartError};
 pub use configs::{ConfigEntry, ConfigSource};
 pub use errors::{AdminError, GroupError, LookupError, OffsetError, PublishError, ReadError, Unavailable};
-pub use info::{ClusterInfo, NodeInfo, PartitionInfo};
+pub use info::{ClusterInfo, NodeInfo, PartitionInfo, ShardInfo};
 pub use listeners::ListenerInfo;
 pub use metrics::{FrontMetrics, Metrics, RequestMetrics};
 pub use options::{BROKER_SETTINGS, BrokerOptions, BrokerSetting, GroupOptions, HostPort, SettingKind};

@@ -14,13 +14,14 @@ pub struct ListenerInfo {
 }
 
 impl Broker {
-    /// Notes where this node listens. What was noted before is forgotten.
+    /// Notes where this node listens. What was noted before is forgotten. From the first time on, the other nodes are
+    /// told what this one says of itself.
     pub fn note_listeners(&self, listeners: Vec<ListenerInfo>) {
-        *self.listeners.lock() = listeners;
+        self.listeners.send_replace(Some(listeners));
     }
 
     /// Where this node listens; nothing until it is noted.
     pub fn listeners(&self) -> Vec<ListenerInfo> {
-        self.listeners.lock().clone()
+        self.listeners.borrow().clone().unwrap_or_default()
     }
 }

@@ -1,34 +1,17 @@
 //! What an operator may set on a broker. Every setting here is acted on; [`BROKER_SETTINGS`] is the
 //! list that `weir config show` and Kafka's DescribeConfigs print.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
+use tokio::sync::watch;
 use weir_access::AccessOptions;
+use weir_model::NodeId;
+pub use weir_model::node::HostPort;
 use weir_model::settings::PartitionSettings;
 use weir_shard::limits::{MEMBERS_PER_GROUP_MAX, OFFSET_METADATA_BYTES_MAX, PARTITIONS_PER_TOPIC_MAX};
 
 /// Most partitions that one topic may have.
 pub const TOPIC_PARTITIONS_MAX: u32 = PARTITIONS_PER_TOPIC_MAX as u32;
-
-/// A host and port that clients are told to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostPort {
-    /// Name or address.
-    pub host: String,
-    /// Port.
-    pub port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
 
 /// Bounds and times of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +59,10 @@ pub struct BrokerOptions {
     /// What clients are told to connect to, by protocol name. A protocol without an entry tells them
     /// the local address of their own connection.
     pub advertised: BTreeMap<String, HostPort>,
+    /// Where this node stands, told to clients (`broker.rack`).
+    pub zone: Option<String>,
+    /// The other nodes that this one is connected with; none where nobody watches that, as in a simulation.
+    pub connected: Option<watch::Receiver<BTreeSet<NodeId>>>,
     /// Settings of topics that do not override them.
     pub defaults: PartitionSettings,
     /// Whether using an unknown topic creates it (`auto.create.topics.enable`).
@@ -103,6 +90,8 @@ impl BrokerOptions {
         BrokerOptions {
             cluster_id: cluster_id.into(),
             advertised: BTreeMap::new(),
+            zone: None,
+            connected: None,
             defaults: PartitionSettings::default(),
             auto_create_topics: true,
             num_partitions: 1,

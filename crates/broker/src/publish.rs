@@ -122,6 +122,8 @@ impl Broker {
         acks: Acks,
     ) -> Result<Publishing, PublishError> {
         let began = Instant::now();
+        // Clients of this kind of batch go to the leader themselves.
+        partition.ready()?;
         let settings = partition.settings();
         let header = check(&batch, settings)?;
         if self.is_queue(partition.topic_id()) {

@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, S
 
 use crate::admin::groups::GroupCommand;
 use crate::admin::logs::LogCommand;
+use crate::admin::nodes::{ClusterCommand, NodeCommand};
 use crate::admin::queues::QueueCommand;
 use crate::admin::topics::TopicCommand;
 use crate::admin::users::UserCommand;
@@ -51,6 +52,12 @@ enum Command {
     /// Users and what they may do.
     #[command(subcommand)]
     User(UserCommand),
+    /// The cluster: its nodes, and who leads what.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Nodes of the cluster.
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Send lines from standard input as records.
     Produce(ProduceArgs),
     /// Print records.
@@ -103,6 +110,8 @@ impl Command {
             Command::Queue(command) => command.run(),
             Command::Group(command) => command.run(),
             Command::User(command) => command.run(),
+            Command::Cluster(command) => command.run(),
+            Command::Node(command) => command.run(),
             Command::Produce(args) => args.run(),
             Command::Consume(args) => args.run(),
             Command::Bench(command) => command.run(),

@@ -225,6 +225,16 @@ impl ShardHandle {
         transfer.map_err(|fatal| self.replica.stopped(&fatal.to_string()))
     }
 
+    /// How many entries a follower lacks of those that this node has; none if this node does not lead the shard, or has
+    /// not heard of the follower yet.
+    pub fn entries_behind(&self, follower: NodeId) -> Option<u64> {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return None };
+        let metrics = raft.data_metrics();
+        let known = metrics.borrow_watched();
+        let has = (*known.replication.as_ref()?.get(&follower.0)?).map_or(0, |id| id.index);
+        Some(known.last_log.map_or(0, |id| id.index).saturating_sub(has))
+    }
+
     /// Takes no commands any more.
     pub(crate) fn close(&self, why: ProposeError) {
         self.replica.close(why);

@@ -13,8 +13,10 @@ mod blocking;
 mod checkpoint;
 mod clock;
 mod errors;
+mod formation;
 mod gathering;
 mod handle;
+mod identity;
 mod journal;
 mod leadership;
 mod node;
@@ -31,10 +33,15 @@ mod vigilance;
 pub use admission::Admission;
 pub use clock::Clock;
 pub use errors::{ProposeError, StartError};
+pub use formation::{FormationError, Founding, form};
 pub use handle::{PendingOutcome, PendingQueued, ShardHandle};
+pub use identity::{CLUSTER_ID_BYTES_MAX, FOUNDERS_MAX, Identity, IdentityStore, Phase};
 pub use leadership::Leadership;
 pub use node::Node;
 pub use options::{DATA_SHARDS_MAX, Drive, NodeOptions, OnFatal, RaftTiming};
+pub use transport::tcp::{
+    CallHandler, PeerTls, PeerTlsFiles, TcpListening, TcpTransport, TcpTransportOptions,
+};
 pub use transport::{
     Intercept, Line, LocalTransport, NoTransport, PeerService, RPC_BYTES_MAX, Transport, TransportError,
     TransportFuture,

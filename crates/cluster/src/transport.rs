@@ -5,6 +5,7 @@
 //! the one named.
 
 mod local;
+pub(crate) mod tcp;
 
 use std::future::Future;
 use std::pin::Pin;

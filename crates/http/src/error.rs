@@ -41,7 +41,7 @@ impl ApiError {
     }
 
     pub(crate) fn no_such_path() -> ApiError {
-        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, namespaces, queues, topics, users";
+        let remedy = "there are /health/live, /health/ready, /metrics, and under /api/v1: cluster, config, groups, log, namespaces, nodes, queues, topics, users";
         ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path", remedy)
     }
 
@@ -206,6 +206,9 @@ impl From<AdminError> for ApiError {
             ),
             AdminError::OffsetOutOfRange { .. } => {
                 (StatusCode::BAD_REQUEST, "offset_out_of_range", "choose an offset within the range")
+            }
+            AdminError::UnknownNode(_) => {
+                (StatusCode::NOT_FOUND, "unknown_node", "GET /api/v1/cluster lists the nodes")
             }
             AdminError::Limit { .. } => {
                 (StatusCode::INSUFFICIENT_STORAGE, "limit_reached", "delete what is not needed any more")

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::access::AccessChange;
+use crate::node::NodeMeta;
 use crate::policy::{PolicyKey, PolicyMeta};
 use crate::queue::QueueMeta;
 use crate::routing::{BindingMeta, ExchangeMeta};
@@ -159,6 +160,18 @@ pub enum Command {
     DeletePolicy {
         /// Which.
         key: PolicyKey,
+    },
+    /// Notes what a node says of itself, in place of what it said before. Whether it is draining stays.
+    RegisterNode {
+        /// What it says.
+        node: NodeMeta,
+    },
+    /// Says whether a node is to lead nothing.
+    SetDraining {
+        /// Which node; refused if it is not registered.
+        node: NodeId,
+        /// Whether it is to.
+        draining: bool,
     },
     /// Hands out a run of producer ids that nobody else ever gets.
     AllocateProducerIds {
@@ -520,6 +533,9 @@ pub enum Refusal {
     /// There is no such policy.
     #[error("there is no policy '{0}'")]
     UnknownPolicy(String),
+    /// There is no such node.
+    #[error("there is no node {0}")]
+    UnknownNode(NodeId),
     /// There is no such group.
     #[error("there is no group '{0}'")]
     UnknownGroup(String),

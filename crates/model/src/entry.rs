@@ -17,6 +17,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::access::AccessChange;
 use crate::command::{Command, GroupMember, GroupMembership, OffsetCommit, PartitionMeta, TopicMeta};
+use crate::node::NodeMeta;
 use crate::policy::{PolicyKey, PolicyMeta};
 use crate::queue::QueueMeta;
 use crate::routing::{BindingMeta, ExchangeMeta};
@@ -156,7 +157,8 @@ impl Command {
             | Command::Unbind { .. }
             | Command::ChangeAccess { .. }
             | Command::PutPolicy { .. }
-            | Command::DeletePolicy { .. } => {
+            | Command::DeletePolicy { .. }
+            | Command::RegisterNode { .. } => {
                 // Few and small: what they take is found by writing them.
                 let mut body = Writer::new();
                 encode_body(self, &mut body);
@@ -243,6 +245,8 @@ impl Command {
             Command::DeleteOffsets { .. } => 50,
             Command::DeleteGroup { .. } => 51,
             Command::DropTopicOffsets { .. } => 52,
+            Command::RegisterNode { .. } => 64,
+            Command::SetDraining { .. } => 65,
         }
     }
 }
@@ -384,6 +388,11 @@ fn encode_body(command: &Command, out: &mut Writer) {
         Command::ChangeAccess { change } => change.encode(out),
         Command::PutPolicy { policy } => policy.encode(out),
         Command::DeletePolicy { key } => key.encode(out),
+        Command::RegisterNode { node } => node.encode(out),
+        Command::SetDraining { node, draining } => {
+            out.u64(node.0);
+            out.u8(u8::from(*draining));
+        }
         Command::OpenPartition { partition, settings, epoch_base } => {
             out.u64(partition.0);
             settings.encode(out);
@@ -630,6 +639,8 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
         },
         51 => Command::DeleteGroup { group: r.str()? },
         52 => Command::DropTopicOffsets { topic_id: TopicId(r.array()?) },
+        64 => Command::RegisterNode { node: NodeMeta::decode(r)? },
+        65 => Command::SetDraining { node: NodeId(r.u64()?), draining: r.bool()? },
         _ => return Err(r.error("its kind is not known to this binary")),
     })
 }
@@ -746,6 +757,7 @@ impl TopicMeta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::HostPort;
     use crate::policy::ApplyTo;
     use crate::routing::ArgumentValue;
     use crate::subscription::{DeadReason, Disposition};
@@ -839,6 +851,15 @@ mod tests {
             Command::DeletePolicy {
                 key: PolicyKey { namespace: "/".into(), operator: false, name: "ttl".into() },
             },
+            Command::RegisterNode {
+                node: NodeMeta {
+                    id: NodeId(3),
+                    advertised: [("kafka".to_owned(), HostPort { host: "h".into(), port: 9092 })].into(),
+                    zone: Some("east".into()),
+                    version: "1.2.3".into(),
+                },
+            },
+            Command::SetDraining { node: NodeId(3), draining: true },
             Command::AppendUnique {
                 partition: PartitionId(3),
                 keys: WindowKind::ALL.map(unique_key).to_vec(),
@@ -953,7 +974,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_damage_is_an_error_or_another_entry_and_never_a_panic(
-            at in 0usize..900, byte in any::<u8>(), cut in 0usize..900,
+            at in 0usize..1000, byte in any::<u8>(), cut in 0usize..1000,
         ) {
             let entry = Entry { time: 1, commands: commands() };
             let mut all: Vec<u8> = entry.encode().concat();

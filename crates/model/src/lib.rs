@@ -10,6 +10,7 @@
 //! * [`settings`]: what can be set on a topic, with bounds and defaults.
 //! * [`queue`], [`routing`]: queues, exchanges and bindings.
 //! * [`access`]: namespaces, users and permissions as they are stored.
+//! * [`node`]: nodes as they say of themselves.
 //! * [`command`]: what a shard can be asked to do, and what comes of it.
 //! * [`subscription`]: what is said of records that are settled one by one.
 //! * [`timer`]: deadlines of stored records.
@@ -23,6 +24,7 @@ pub mod command;
 pub mod entry;
 pub mod ids;
 pub mod names;
+pub mod node;
 pub mod policy;
 pub mod queue;
 pub mod routing;

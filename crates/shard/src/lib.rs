@@ -29,6 +29,7 @@ pub use shard::{Recovered, Shard, ShardError, ShardOptions};
 pub use state::accounts::Accounts;
 pub use state::catalog::Catalog;
 pub use state::group::GroupState;
+pub use state::nodes::Nodes;
 pub use state::partition::SegmentInfo;
 pub use state::subscription::Subscription;
 pub use state::timers::Timers;

@@ -109,10 +109,7 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
         Some(path) => {
             let what = "file of client certificate authorities";
             let content = |why: String| TlsError::Content { what, path: path.clone(), why };
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(what, path)? {
-                roots.add(certificate).map_err(|error| content(error.to_string()))?;
-            }
+            let roots = authorities(what, path)?;
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
             builder.with_client_cert_verifier(verifier.map_err(|error| content(error.to_string()))?)
         }
@@ -121,14 +118,31 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
 }
 
 fn pair(files: &TlsFiles, error: &rustls::Error) -> TlsError {
+    unfit(&files.certificate, &files.key, error)
+}
+
+/// Those whose word on certificates is taken.
+pub(crate) fn authorities(what: &'static str, path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(what, path)? {
+        let content = |why: String| TlsError::Content { what, path: path.into(), why };
+        roots.add(certificate).map_err(|error| content(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+pub(crate) fn unfit(certificate: &Path, key: &Path, error: &rustls::Error) -> TlsError {
     let why = match error {
         rustls::Error::InconsistentKeys(_) => "the key is not that of the certificate".to_owned(),
         error => error.to_string(),
     };
-    TlsError::Pair { key: files.key.clone(), certificate: files.certificate.clone(), why }
+    TlsError::Pair { key: key.into(), certificate: certificate.into(), why }
 }
 
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificates(
+    what: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = bytes(what, path)?;
     let content = |why: String| TlsError::Content { what, path: path.into(), why };
     let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
@@ -140,7 +154,7 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(all)
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let what = "key file";
     let bytes = bytes(what, path)?;
     let content = |why: String| TlsError::Content { what, path: path.into(), why };

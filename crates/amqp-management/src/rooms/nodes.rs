@@ -1,7 +1,7 @@
 //! `/api/nodes`: what is known of the nodes.
 
 use serde_json::{Value, json};
-use weir_broker::{Broker, ListenerInfo};
+use weir_broker::{Broker, ListenerInfo, NodeInfo};
 use weir_model::NodeId;
 
 use super::put;
@@ -29,7 +29,7 @@ pub(super) fn this_node(broker: &Broker) -> String {
 pub(super) fn list(ask: &Ask) -> Result<Answer> {
     ask.user.need_monitor()?;
     let nodes = ask.broker.cluster().nodes;
-    let nodes = nodes.into_iter().map(|node| shown(&ask.broker, node.id)).collect();
+    let nodes = nodes.into_iter().map(|node| shown(&ask.broker, &node)).collect();
     Ok(Answer::Json(listing::list(nodes, &ask.query, &["name"])?))
 }
 
@@ -38,18 +38,23 @@ pub(super) fn describe(ask: &Ask, name: &str) -> Result<Answer> {
     let nodes = ask.broker.cluster().nodes;
     let node =
         nodes.into_iter().find(|node| node_name(node.id) == name).ok_or_else(Failure::nothing_there)?;
-    Ok(Answer::Json(listing::with_columns(shown(&ask.broker, node.id), &ask.query)))
+    Ok(Answer::Json(listing::with_columns(shown(&ask.broker, &node), &ask.query)))
 }
 
-fn shown(broker: &Broker, node: NodeId) -> Value {
-    if node != broker.cluster().node_id {
-        return json!({ "name": node_name(node), "type": "disc" });
+fn shown(broker: &Broker, node: &NodeInfo) -> Value {
+    if node.id != broker.cluster().node_id {
+        return json!({
+            "name": node_name(node.id),
+            "type": "disc",
+            "running": node.live,
+            "being_drained": node.draining,
+        });
     }
     let mut shown = json!({
-        "name": node_name(node),
+        "name": node_name(node.id),
         "type": "disc",
         "running": broker.is_ready(),
-        "being_drained": false,
+        "being_drained": node.draining,
         "uptime": u64::try_from(broker.uptime().as_millis()).unwrap_or(u64::MAX),
         "os_pid": std::process::id().to_string(),
         "disk_free_alarm": broker.is_disk_full(),

@@ -16,7 +16,7 @@ impl Broker {
     pub fn group_coordinator(&self, group: &str) -> Result<NodeId, GroupError> {
         check_group_name(group)?;
         let shard = self.shard(self.shard_of_group(group))?;
-        Ok(shard.leadership().leader.ok_or(Unavailable::NotLeader { leader: None })?)
+        Ok(self.leader_of(shard).ok_or(Unavailable::NotLeader { leader: None })?)
     }
 
     /// Takes part in the next generation. Answered when that generation is complete.

@@ -3,6 +3,7 @@
 mod access;
 mod leaders;
 mod membership;
+mod nodes;
 mod parking;
 mod queues;
 mod records;

@@ -1,10 +1,11 @@
 //! The verbs that speak to a server's admin API.
 //!
 //! * [`server`]: requests and answers.
-//! * [`topics`], [`queues`], [`groups`], [`users`], [`logs`]: the nouns.
+//! * [`topics`], [`queues`], [`groups`], [`users`], [`nodes`], [`logs`]: the nouns.
 
 pub mod groups;
 pub mod logs;
+pub mod nodes;
 pub mod queues;
 mod server;
 pub mod topics;

@@ -155,6 +155,7 @@ impl From<Refusal> for Failure {
             "unknown_partition" => "`weir topic describe` lists its partitions",
             "unknown_queue" => "`weir queue list` lists the queues",
             "unknown_group" => "`weir group list` lists the groups",
+            "unknown_node" => "`weir node list` lists the nodes",
             "unknown_user" => "`weir user list` lists the users",
             "not_authenticated" => {
                 "name a user with --user or WEIR_USER, and put its password into WEIR_PASSWORD"

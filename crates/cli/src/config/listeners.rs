@@ -24,6 +24,8 @@ pub enum Protocol {
     Http,
     /// The same over TLS.
     Https,
+    /// Node to node.
+    Cluster,
 }
 
 impl Protocol {
@@ -37,6 +39,7 @@ impl Protocol {
             Protocol::AmqpManagement => "amqp-management",
             Protocol::Http => "http",
             Protocol::Https => "https",
+            Protocol::Cluster => "cluster",
         }
     }
 
@@ -66,11 +69,12 @@ const SERVED: &[Protocol] = &[
     Protocol::AmqpManagement,
     Protocol::Http,
     Protocol::Https,
+    Protocol::Cluster,
 ];
 
 /// Names that are reserved for what later versions serve.
 const NOT_YET_SERVED: &[&str] =
-    &["rocketmq", "rocketmq-namesrv", "rocketmq-grpc", "openwire", "stomp", "mqtt", "cluster"];
+    &["rocketmq", "rocketmq-namesrv", "rocketmq-grpc", "openwire", "stomp", "mqtt"];
 
 fn parse_protocol(name: &str) -> Result<Protocol, String> {
     if let Some(protocol) = SERVED.iter().find(|protocol| protocol.name() == name) {
@@ -122,7 +126,7 @@ impl Listener {
     }
 }
 
-fn is_loopback(ip: IpAddr) -> bool {
+pub(super) fn is_loopback(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_loopback(),
         IpAddr::V6(ip) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
@@ -174,6 +178,15 @@ impl Endpoint {
     }
 }
 
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
 /// Reads `PROTOCOL=HOST:PORT` for protocols that are listened on and can tell their clients.
 pub fn parse_advertised<'a>(
     texts: impl Iterator<Item = &'a str>,
@@ -187,7 +200,10 @@ pub fn parse_advertised<'a>(
         })?;
         let protocol = parse_protocol(protocol.trim()).map_err(refused)?;
         if !matches!(protocol, Protocol::Kafka | Protocol::KafkaTls) {
-            let why = format!("clients of {protocol} are not told where a node is; remove it");
+            let why = match protocol {
+                Protocol::Cluster => "other nodes know this one by --peers; remove it".to_owned(),
+                _ => format!("clients of {protocol} are not told where a node is; remove it"),
+            };
             return Err(refused(why));
         }
         if !listeners.iter().any(|listener| listener.protocol == protocol) {

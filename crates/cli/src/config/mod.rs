@@ -4,10 +4,12 @@
 //! * [`sources`]: what flags, environment and file say, as text.
 //! * [`settings`]: the effective value of every key and where it came from.
 //! * [`listeners`]: protocols and addresses.
+//! * [`cluster`]: what makes several nodes one cluster.
 //! * [`error`]: why a configuration is refused, in one sentence.
 //!
 //! This file turns the effective settings into the typed [`Config`] that `weir serve` acts on.
 
+pub mod cluster;
 pub mod error;
 pub mod keys;
 pub mod listeners;
@@ -27,6 +29,7 @@ use weir_model::NodeId;
 use weir_model::settings::TOPIC_SETTINGS;
 use weir_socket::TlsFiles;
 
+pub use cluster::ClusterConfig;
 pub use error::ConfigError;
 pub use listeners::{Endpoint, Listener, Protocol};
 pub use settings::{Setting, Settings, Source, Value};
@@ -36,8 +39,10 @@ pub use settings::{Setting, Settings, Source, Value};
 pub struct Config {
     /// Where the node keeps its data.
     pub data_dir: PathBuf,
-    /// What to listen on.
+    /// What to listen on for clients.
     pub listeners: Vec<Listener>,
+    /// The other nodes, unless this one is alone.
+    pub cluster: Option<ClusterConfig>,
     /// Whether listeners that other machines can reach are meant although nobody has to authenticate.
     pub insecure: bool,
     /// Certificates of listeners over TLS.
@@ -107,7 +112,8 @@ impl Config {
     /// Checks the effective settings and gives them types. Host names of listeners are looked up here.
     pub fn new(settings: &Settings) -> Result<Config, ConfigError> {
         refuse_what_is_not_served(settings)?;
-        let listeners = settings.list("listen").map(Listener::parse).collect::<Result<Vec<_>, _>>()?;
+        let mut listeners = settings.list("listen").map(Listener::parse).collect::<Result<Vec<_>, _>>()?;
+        let cluster = ClusterConfig::new(settings, &mut listeners)?;
         if listeners.is_empty() {
             return Err(ConfigError::refused(
                 "no listener is given; name at least one, as in --listen kafka=127.0.0.1:9092",
@@ -123,9 +129,13 @@ impl Config {
             )));
         }
         let advertised = listeners::parse_advertised(settings.list("advertise"), &listeners)?;
+        if cluster.is_some() {
+            ClusterConfig::check_advertised(&listeners, &advertised)?;
+        }
         Ok(Config {
             data_dir: data_dir(settings)?,
             listeners,
+            cluster,
             insecure: settings.switch("insecure"),
             tls,
             node_id: settings.given("node-id").map(|_| NodeId(settings.number("node-id") as u64)),
@@ -170,14 +180,13 @@ fn tls_files(settings: &Settings) -> Result<Option<TlsFiles>, ConfigError> {
 }
 
 fn refuse_what_is_not_served(settings: &Settings) -> Result<(), ConfigError> {
-    for key in ["peers", "join"] {
-        if let Some(source) = settings.given(key) {
-            return Err(ConfigError::refused(format!(
-                "{key} ({source}) is not served by this version, which runs as a single node; remove it"
-            )));
-        }
+    match settings.given("join") {
+        None => Ok(()),
+        Some(source) => Err(ConfigError::refused(format!(
+            "join ({source}) is not served by this version, whose clusters stay with the nodes that founded them; remove \
+             it, or name these nodes with --peers"
+        ))),
     }
-    Ok(())
 }
 
 /// A word that is no level would be taken for a module's name, and then nothing would be logged.
@@ -228,6 +237,7 @@ fn broker_options(
             .map_err(|error| ConfigError::value(setting.key.name, &setting.source, &error.why))?;
     }
     options.check().map_err(|error| ConfigError::refused(error.to_string()))?;
+    options.zone = cluster::zone(settings)?;
     options.access.loopback_users = settings.list("loopback-users").map(str::to_owned).collect();
     options.advertised = advertised
         .iter()

@@ -218,7 +218,7 @@ fn protocols_are_served_or_refused_by_name() {
     assert_eq!(
         refused(&[("listen", "openwire=127.0.0.1:61616")]),
         "listen 'openwire=127.0.0.1:61616': the protocol openwire is not served by this version; these are: kafka, \
-         kafka+tls, amqp, amqps, amqp-management, http, https"
+         kafka+tls, amqp, amqps, amqp-management, http, https, cluster"
     );
     assert_eq!(
         refused(&[("listen", "kafak=127.0.0.1:9092")]),
@@ -229,8 +229,9 @@ fn protocols_are_served_or_refused_by_name() {
         "listen '127.0.0.1:9092': write it as PROTOCOL=ADDRESS, as in kafka=127.0.0.1:9092"
     );
     assert_eq!(
-        refused(&[("peers", "1=10.0.0.1:9348")]),
-        "peers (flag --peers) is not served by this version, which runs as a single node; remove it"
+        refused(&[("join", "10.0.0.1:9348")]),
+        "join (flag --join) is not served by this version, whose clusters stay with the nodes that founded them; remove \
+         it, or name these nodes with --peers"
     );
 }
 
@@ -252,4 +253,139 @@ fn what_is_advertised_must_be_listened_on_and_reachable() {
         refused(&[("advertise", "kafka=::1:9092")]),
         "advertise 'kafka=::1:9092': '::1:9092' is not HOST:PORT, as in 127.0.0.1:9092; put an IPv6 address in brackets"
     );
+}
+
+/// Flags of one of three nodes on one machine.
+const ONE_OF_THREE: [(&str, &str); 3] = [
+    ("node-id", "2"),
+    ("listen", "cluster=127.0.0.1:9348,kafka=127.0.0.1:0"),
+    ("peers", "1=127.0.0.1:19348,2=127.0.0.1:9348,3=127.0.0.1:39348"),
+];
+
+/// These flags with others in their place.
+fn but(changed: &[(&str, &str)]) -> Vec<(&'static str, String)> {
+    let other = |name| changed.iter().find(|(changed, _)| *changed == name).map(|(_, value)| *value);
+    let mut flags: Vec<(&'static str, String)> =
+        ONE_OF_THREE.iter().map(|(name, value)| (*name, other(*name).unwrap_or(value).to_owned())).collect();
+    let known = |name| ONE_OF_THREE.iter().any(|(known, _)| *known == name);
+    for (name, value) in changed.iter().filter(|(name, _)| !known(*name)) {
+        flags.push((find(name).expect("a key").name, value.to_string()));
+    }
+    flags.retain(|(_, value)| value != "-");
+    flags
+}
+
+#[track_caller]
+fn refused_but(changed: &[(&str, &str)]) -> String {
+    let flags = but(changed);
+    refused(&flags.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>())
+}
+
+#[track_caller]
+fn taken_but(changed: &[(&str, &str)]) -> Config {
+    let given = but(changed);
+    config(&[flags(&given.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>())])
+        .unwrap_or_else(|error| panic!("{changed:?}: {error}"))
+}
+
+#[test]
+fn the_listener_for_other_nodes_is_none_of_the_clients() {
+    let config = taken_but(&[]);
+    let cluster = config.cluster.expect("several nodes");
+    assert_eq!(cluster.address.to_string(), "127.0.0.1:9348");
+    assert_eq!(cluster.peers.keys().map(|node| node.0).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(cluster.peers[&weir_model::NodeId(3)].port, 39348);
+    assert!(cluster.tls.is_none());
+    assert_eq!(config.listeners.len(), 1);
+}
+
+#[test]
+fn a_node_that_is_its_only_peer_is_alone() {
+    assert!(taken_but(&[("peers", "2=127.0.0.1:9348")]).cluster.is_none());
+    assert!(taken_but(&[("peers", "2=127.0.0.1:9348"), ("listen", "kafka=127.0.0.1:0")]).cluster.is_none());
+}
+
+#[test]
+fn peers_are_refused_with_the_one_that_is_wrong() {
+    let peers = |peers: &str| refused_but(&[("peers", peers)]);
+    assert_eq!(
+        peers("127.0.0.1:9348"),
+        "peers '127.0.0.1:9348': write it as ID=HOST:PORT, as in 1=10.0.0.1:9348"
+    );
+    assert_eq!(peers("0=a:1"), "peers '0=a:1': '0' is not a node's id, from 1 to 2147483646");
+    assert_eq!(peers("1=a"), "peers '1=a': 'a' is not HOST:PORT, as in 127.0.0.1:9092");
+    assert_eq!(peers("1=a:0"), "peers '1=a:0': nobody can connect to port 0; name the real one");
+    assert_eq!(peers("2=a:1,2=b:1"), "peers '2=b:1': node 2 is named already; keep one");
+    assert_eq!(peers("1=a:1,3=b:1"), "node-id is 2, but peers names 1, 3; this node has to be among them");
+    assert_eq!(
+        refused_but(&[("node-id", "-")]),
+        "peers needs to know which of them this node is; give --node-id"
+    );
+}
+
+#[test]
+fn a_cluster_needs_a_listener_and_a_listener_a_cluster() {
+    assert_eq!(
+        refused_but(&[("listen", "kafka=127.0.0.1:0")]),
+        "a cluster of several nodes needs an address at which they reach this one; give --listen cluster=ADDRESS, \
+         usually with port 9348"
+    );
+    assert_eq!(
+        refused_but(&[("peers", "-")]),
+        "the listener cluster=127.0.0.1:9348 is for the other nodes of a cluster; name them with --peers, or remove it"
+    );
+    assert_eq!(
+        refused_but(&[("listen", "cluster=127.0.0.1:1,cluster=127.0.0.1:2,kafka=127.0.0.1:0")]),
+        "there is more than one listener for cluster; keep one"
+    );
+    assert_eq!(
+        refused_but(&[("listen", "cluster=127.0.0.1:9348")]),
+        "no listener is given; name at least one, as in --listen kafka=127.0.0.1:9092"
+    );
+    assert_eq!(
+        refused_but(&[("advertise", "cluster=a:1")]),
+        "advertise 'cluster=a:1': other nodes know this one by --peers; remove it"
+    );
+}
+
+#[test]
+fn beyond_loopback_nodes_know_each_other_or_nobody_else_is_there() {
+    let beyond = ("listen", "cluster=0.0.0.0:9348,kafka=127.0.0.1:0");
+    assert_eq!(
+        refused_but(&[beyond]),
+        "the listener cluster=0.0.0.0:9348 can be reached by other machines, and whoever reaches it is taken for a node; \
+         give --cluster-tls-certificate, --cluster-tls-key and --cluster-tls-ca, or add --insecure if only nodes are in \
+         that network"
+    );
+    assert!(taken_but(&[beyond, ("insecure", "true")]).cluster.is_some());
+    let files =
+        [("cluster-tls-certificate", "c.pem"), ("cluster-tls-key", "k.pem"), ("cluster-tls-ca", "a.pem")];
+    let secure = taken_but(&[beyond, files[0], files[1], files[2]]).cluster.expect("several nodes");
+    assert_eq!(secure.tls.expect("files").ca, Path::new("a.pem"));
+    assert_eq!(
+        refused_but(&[files[1]]),
+        "nodes know each other by a certificate, its key and the CA's certificate; give --cluster-tls-certificate and \
+         --cluster-tls-ca as well"
+    );
+    assert_eq!(refused(&files), "certificates between nodes need other nodes; give --peers as well");
+}
+
+#[test]
+fn with_several_nodes_clients_have_to_be_told_where_this_one_is() {
+    let everywhere = ("listen", "cluster=127.0.0.1:9348,kafka=0.0.0.0:9092");
+    assert_eq!(
+        refused_but(&[everywhere]),
+        "clients of the other nodes have to be told where kafka=0.0.0.0:9092 is; give --advertise kafka=HOST:PORT, or \
+         listen on one address"
+    );
+    assert!(taken_but(&[everywhere, ("advertise", "kafka=a.example:9092")]).cluster.is_some());
+    // Clients of AMQP are not told of other nodes.
+    taken_but(&[("listen", "cluster=127.0.0.1:9348,amqp=0.0.0.0:5672")]);
+}
+
+#[test]
+fn a_zone_is_text_of_some_length() {
+    assert_eq!(config(&[flags(&[("zone", "east")])]).unwrap().broker.zone.as_deref(), Some("east"));
+    assert_eq!(config(&[]).unwrap().broker.zone, None);
+    assert_eq!(refused(&[("zone", &"z".repeat(256))]), "zone has 256 bytes; at most 255 are allowed");
 }

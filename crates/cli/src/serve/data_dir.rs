@@ -1,21 +1,28 @@
 //! The data directory: whose it is, in what format, and that nobody else uses it.
 //!
-//! `node.toml` is written once, when the directory is made, and only read from then on. What cannot be read
-//! is never replaced: the server stops and says so.
+//! `node.toml` is written when the directory is made, and only read from then on; that of a node among several is
+//! written while they form a cluster, whose steps it keeps. What cannot be read is never replaced: the server stops and
+//! says so.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use weir_cluster::IdentityStore;
 use weir_log::disk::{Lock, LockError, lock_data_dir};
 use weir_model::NodeId;
 
 use crate::config::Config;
+use crate::config::cluster::listed;
 use crate::exit::Failure;
 
-/// The format that this binary reads and writes.
+/// The format of a directory whose node is alone.
 const FORMAT_VERSION: u64 = 1;
+
+/// The format of a directory whose node is one of several: a binary that knows of no other nodes must not open it.
+const FORMAT_VERSION_FOUNDED: u64 = 2;
 
 /// Data shards of a directory that is made without saying how many.
 const SHARDS: u32 = 8;
@@ -51,12 +58,49 @@ pub struct Identity {
     pub shards: u32,
     /// What the journal's files must say, in hexadecimal, so that one cannot be mistaken for another's.
     pub journal_identity: String,
+    /// How far the nodes are with forming their cluster; none where the node is alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The ids of the nodes that the cluster was founded by; none where the node is alone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub founders: BTreeSet<u64>,
+}
+
+/// How far the nodes are with forming their cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// This node knows the cluster's id, and not yet that all others do.
+    Forming,
+    /// All know it.
+    Formed,
 }
 
 impl Identity {
     /// The node.
     pub fn node(&self) -> NodeId {
         NodeId(self.node_id)
+    }
+
+    /// The nodes that the cluster was founded by.
+    fn founders(&self) -> BTreeSet<NodeId> {
+        match self.founders.is_empty() {
+            true => BTreeSet::from([self.node()]),
+            false => self.founders.iter().copied().map(NodeId).collect(),
+        }
+    }
+
+    /// Why it cannot be what was written here; none if it can.
+    fn contradiction(&self) -> Option<&'static str> {
+        let founded = self.format_version == FORMAT_VERSION_FOUNDED;
+        match (founded, self.phase, self.founders.len()) {
+            (false, None, 0) => None,
+            (false, ..) => Some("it names founders, which no node has that is alone"),
+            (true, None, _) => Some("it has no phase"),
+            (true, _, 0 | 1) => Some("it does not name several founders"),
+            (true, ..) if !self.founders.contains(&self.node_id) => Some("the node is none of its founders"),
+            (true, ..) => None,
+        }
     }
 
     /// What the journal's files must say.
@@ -82,9 +126,14 @@ impl DataDir {
             }
             LockError::Disk(error) => Failure::Usage(format!("the data directory cannot be used: {error}")),
         })?;
-        let identity = match read_identity(&path)? {
-            Some(identity) => identity,
-            None => make(&path, config)?,
+        let identity = match (read_identity(&path)?, &config.cluster) {
+            (Some(identity), _) => identity,
+            (None, None) => make(&path, config)?,
+            // Written by the first step of forming the cluster.
+            (None, Some(_)) => {
+                refuse_foreign(&path)?;
+                drawn(config)
+            }
         };
         check(&path, &identity, config)?;
         Ok(DataDir { path, identity, _lock: lock })
@@ -123,32 +172,51 @@ pub fn read_identity(directory: &Path) -> Result<Option<Identity>, Failure> {
     let table: toml::Table = toml::from_str(&text).map_err(|error| unreadable(error.message()))?;
     let version = table.get("format-version").and_then(toml::Value::as_integer);
     let version = version.ok_or_else(|| unreadable("it has no format-version"))?;
-    if version != FORMAT_VERSION as i64 {
-        let newer = version > FORMAT_VERSION as i64;
+    let known = FORMAT_VERSION as i64..=FORMAT_VERSION_FOUNDED as i64;
+    if !known.contains(&version) {
         return Err(Failure::Usage(format!(
-            "the data directory {} has format version {version}, this binary reads version {FORMAT_VERSION}; \
-             use {} version of weir, or another directory",
+            "the data directory {} has format version {version}, this binary reads versions {FORMAT_VERSION} and \
+             {FORMAT_VERSION_FOUNDED}; use {} version of weir, or another directory",
             directory.display(),
-            if newer { "a newer" } else { "the older" }
+            if version > *known.end() { "a newer" } else { "the older" }
         )));
     }
-    toml::from_str(&text).map(Some).map_err(|error| unreadable(error.message()))
+    let identity: Identity = toml::from_str(&text).map_err(|error| unreadable(error.message()))?;
+    match identity.contradiction() {
+        None => Ok(Some(identity)),
+        Some(why) => Err(unreadable(why)),
+    }
 }
 
 /// Makes `node.toml`, durably: once it is there the directory is a data directory.
 fn make(directory: &Path, config: &Config) -> Result<Identity, Failure> {
     refuse_foreign(directory)?;
-    let identity = Identity {
-        format_version: FORMAT_VERSION,
+    let identity = Identity { cluster_id: uuid::Uuid::new_v4().to_string(), ..drawn(config) };
+    write_identity(directory, &identity)?;
+    tracing::info!(directory = %directory.display(), cluster_id = identity.cluster_id, "made a data directory");
+    Ok(identity)
+}
+
+/// The identity of a directory that is new; of the cluster nothing is known yet.
+fn drawn(config: &Config) -> Identity {
+    let founders =
+        config.cluster.iter().flat_map(|cluster| cluster.peers.keys().map(|node| node.0)).collect();
+    Identity {
+        format_version: if config.cluster.is_some() { FORMAT_VERSION_FOUNDED } else { FORMAT_VERSION },
         node_id: config.node_id.unwrap_or(NodeId(1)).0,
-        cluster_id: uuid::Uuid::new_v4().to_string(),
+        cluster_id: String::new(),
         shards: config.shards.unwrap_or(SHARDS),
         journal_identity: format!("{:016x}", super::random_u64()),
-    };
-    let text = toml::to_string(&identity)
+        phase: None,
+        founders,
+    }
+}
+
+fn write_identity(directory: &Path, identity: &Identity) -> Result<(), Failure> {
+    let text = toml::to_string(identity)
         .map_err(|error| Failure::Failed(format!("{NODE_FILE} cannot be written: {error}")))?;
     let text = format!(
-        "# Made with the data directory, and never changed: weir refuses what does not fit it.\n{text}"
+        "# Made with the data directory, and not to be changed: weir refuses what does not fit it.\n{text}"
     );
     let path = directory.join(NODE_FILE);
     let new = directory.join("node.toml.new");
@@ -156,9 +224,38 @@ fn make(directory: &Path, config: &Config) -> Result<Identity, Failure> {
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&new, &path))
         .and_then(|()| File::open(directory)?.sync_all());
-    written.map_err(|error| cannot("write", &path, &error))?;
-    tracing::info!(directory = %directory.display(), cluster_id = identity.cluster_id, "made a data directory");
-    Ok(identity)
+    written.map_err(|error| cannot("write", &path, &error))
+}
+
+/// Where the steps of forming a cluster are kept.
+impl IdentityStore for DataDir {
+    fn load(&self) -> Result<Option<weir_cluster::Identity>, String> {
+        let stored = read_identity(&self.path).map_err(|failure| failure.to_string())?;
+        Ok(stored.map(|identity| weir_cluster::Identity {
+            node: identity.node(),
+            phase: match identity.phase {
+                Some(Phase::Forming) => weir_cluster::Phase::Forming,
+                Some(Phase::Formed) | None => weir_cluster::Phase::Formed,
+            },
+            founders: identity.founders(),
+            cluster: identity.cluster_id,
+        }))
+    }
+
+    fn save(&self, identity: &weir_cluster::Identity) -> Result<(), String> {
+        let phase = match identity.phase {
+            weir_cluster::Phase::Empty => return Err("a node of no cluster has nothing to keep".to_owned()),
+            weir_cluster::Phase::Forming => Phase::Forming,
+            weir_cluster::Phase::Formed => Phase::Formed,
+        };
+        let stored = Identity {
+            cluster_id: identity.cluster.clone(),
+            phase: Some(phase),
+            founders: identity.founders.iter().map(|node| node.0).collect(),
+            ..self.identity.clone()
+        };
+        write_identity(&self.path, &stored).map_err(|failure| failure.to_string())
+    }
 }
 
 /// A directory with something else in it is not ours to fill.
@@ -191,5 +288,33 @@ fn check(directory: &Path, identity: &Identity, config: &Config) -> Result<(), F
     if let Some(asked) = config.shards.filter(|asked| *asked != identity.shards) {
         return Err(differs("shards", asked.into(), identity.shards.into()));
     }
+    check_founders(directory, identity, config)?;
     identity.journal().map(drop)
+}
+
+/// Who founded the cluster is settled with its data.
+fn check_founders(directory: &Path, identity: &Identity, config: &Config) -> Result<(), Failure> {
+    let (directory, founders) = (directory.display(), identity.founders());
+    let asked: Option<BTreeSet<NodeId>> =
+        config.cluster.as_ref().map(|cluster| cluster.peers.keys().copied().collect());
+    let is_alone = identity.founders.is_empty();
+    match asked {
+        None if is_alone => Ok(()),
+        Some(asked) if asked == founders => Ok(()),
+        Some(_) if is_alone => Err(Failure::Usage(format!(
+            "the data directory {directory} is that of a node that is alone, which cannot become one of several; remove \
+             peers from the configuration, or choose another --data-dir"
+        ))),
+        Some(asked) => Err(Failure::Usage(format!(
+            "the data directory {directory} is of a cluster that was founded by nodes {}, but peers names {}; the ids must \
+             be the same, only addresses may change",
+            listed(founders.iter()),
+            listed(asked.iter())
+        ))),
+        None => Err(Failure::Usage(format!(
+            "the data directory {directory} is of a cluster that was founded by nodes {}; give --node-id, --listen \
+             cluster=ADDRESS and --peers with where these nodes are",
+            listed(founders.iter())
+        ))),
+    }
 }

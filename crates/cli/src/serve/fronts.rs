@@ -89,6 +89,8 @@ impl Fronts {
                     options.server.connections_max = options.server.connections_max.min(connections_max);
                     Front::AmqpManagement(ManagementFront::on(socket, broker, options))
                 }
+                // The configuration takes it out of the listeners that are clients'.
+                Protocol::Cluster => continue,
                 Protocol::Http | Protocol::Https => {
                     let mut options = HttpOptions {
                         drain: config.drain_timeout,
@@ -110,8 +112,11 @@ impl Fronts {
     }
 
     /// Says where everything listens, for scripts and people: one line each, then `ready`.
-    pub fn announce(&self) -> Result<(), Failure> {
+    pub fn announce(&self, cluster: Option<SocketAddr>) -> Result<(), Failure> {
         let mut lines = String::new();
+        if let Some(address) = cluster {
+            lines.push_str(&format!("listening cluster {address}\n"));
+        }
         for (protocol, front) in &self.fronts {
             let address = front.local_addr();
             lines.push_str(&format!("listening {protocol} {address}\n"));

@@ -3,12 +3,14 @@
 //! * [`data_dir`]: the lock, and whose data it is.
 //! * [`logging`]: standard error.
 //! * [`clock`]: the wall clock.
+//! * [`cluster`]: the other nodes.
 //! * [`descriptors`]: how many files and connections may be open.
 //! * [`scheduling`]: turns on the processor.
 //! * [`fronts`]: the listeners.
 //! * [`stop`]: signals, and failures that end everything.
 
 mod clock;
+mod cluster;
 mod data_dir;
 mod descriptors;
 mod fronts;
@@ -19,7 +21,7 @@ mod stop;
 use std::sync::Arc;
 
 use weir_broker::Broker;
-use weir_cluster::{Drive, NoTransport, Node, NodeOptions, OnFatal, StartError};
+use weir_cluster::{Drive, NoTransport, Node, NodeOptions, OnFatal, StartError, Transport};
 use weir_log::disk::RealDisk;
 use weir_log::journal::JournalError;
 
@@ -30,6 +32,7 @@ use crate::config::{Config, Settings};
 use crate::config_verbs;
 use crate::exit::Failure;
 use clock::SystemClock;
+use cluster::{Formed, with_patience};
 use data_dir::DataDir;
 use descriptors::Descriptors;
 use fronts::Fronts;
@@ -55,36 +58,47 @@ async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Resu
     let descriptors = Descriptors::claim(data_dir.identity.shards as usize + 2);
     let clock = Arc::new(SystemClock);
     let starting = async {
-        let node = Node::start(
-            node_options(config, data_dir, &descriptors)?,
-            RealDisk::shared(),
-            Arc::new(NoTransport),
-            clock.clone(),
-            Drive::Threads,
-        )
-        .await
-        .map_err(|error| cannot_start(&error, data_dir))?;
-        let broker = Broker::start(node.clone(), clock, broker_options(config, data_dir))
+        let formed = match &config.cluster {
+            Some(cluster) => Some(Formed::form(cluster, data_dir).await?),
+            None => None,
+        };
+        let transport: Arc<dyn Transport> = match &formed {
+            Some(formed) => formed.transport.clone(),
+            None => Arc::new(NoTransport),
+        };
+        let options = node_options(config, data_dir, &descriptors, formed.as_ref())?;
+        let broker_options = broker_options(config, data_dir, formed.as_ref());
+        let node = Node::start(options, RealDisk::shared(), transport, clock.clone(), Drive::Threads)
+            .await
+            .map_err(|error| cannot_start(&error, data_dir))?;
+        let answering = formed.map(|formed| formed.answer(node.clone()));
+        let connected = broker_options.connected.clone();
+        let broker = with_patience(Broker::start(node.clone(), clock, broker_options), connected)
             .await
             .map_err(|error| Failure::Failed(format!("the broker does not start: {error}")))?;
         let fronts = Fronts::open(config, settings, &descriptors, &broker).await?;
-        Ok::<_, Failure>((node, broker, fronts))
+        Ok::<_, Failure>((node, answering, broker, fronts))
     };
-    let (node, broker, fronts) = tokio::select! {
+    let (node, answering, broker, fronts) = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped before it had started");
             return Ok(());
         }
     };
-    fronts.announce()?;
+    fronts.announce(answering.as_ref().map(|answering| answering.address))?;
     let stopping = fronts.serve();
     let signal = signals.next().await;
     tracing::info!(signal, "stopping: finishing what is under way");
     let drained = async {
+        // While clients are still answered: they hear from here who leads from now on.
+        broker.give_leaderships_away(GIVING_AWAY_MAX).await;
         stopping.stop().await;
         broker.shutdown().await;
         node.shutdown().await;
+        if let Some(answering) = answering {
+            answering.stop().await;
+        }
     };
     tokio::select! {
         () = drained => tracing::info!("stopped"),
@@ -96,6 +110,9 @@ async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Resu
     Ok(())
 }
 
+/// How long other nodes have to take over what this one leads when it stops. Those that do not are elected later.
+const GIVING_AWAY_MAX: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// Beyond the time that connections have, the storage may take this long for its last checkpoint. Without
 /// one the next start only reads more.
 const STORAGE_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -104,11 +121,15 @@ fn node_options(
     config: &Config,
     data_dir: &DataDir,
     descriptors: &Descriptors,
+    formed: Option<&Formed>,
 ) -> Result<NodeOptions, Failure> {
     let identity = &data_dir.identity;
     let storage = &config.storage;
     let mut options = NodeOptions::new(identity.node(), &data_dir.path, OnFatal::new(stop::at_once));
     options.data_shards = identity.shards;
+    if let Some(formed) = formed {
+        options.voters = formed.founders.iter().copied().collect();
+    }
     options.journal.identity = identity.journal()?;
     options.journal.file_bytes = storage.journal_file_bytes;
     options.journal.group_bytes_max =
@@ -124,9 +145,17 @@ fn node_options(
     Ok(options)
 }
 
-fn broker_options(config: &Config, data_dir: &DataDir) -> weir_broker::BrokerOptions {
+fn broker_options(
+    config: &Config,
+    data_dir: &DataDir,
+    formed: Option<&Formed>,
+) -> weir_broker::BrokerOptions {
     let mut options = config.broker.clone();
-    options.cluster_id = data_dir.identity.cluster_id.clone();
+    options.cluster_id = match formed {
+        Some(formed) => formed.cluster_id.clone(),
+        None => data_dir.identity.cluster_id.clone(),
+    };
+    options.connected = formed.map(Formed::connected);
     options.seed = random_seed();
     options
 }

@@ -71,12 +71,12 @@ fn a_data_directory_of_another_format_node_or_layout_is_refused() {
 
     let file = dir.path().join("data/node.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("format-version = 1", "format-version = 2")).unwrap();
+    fs::write(&file, text.replace("format-version = 1", "format-version = 3")).unwrap();
     assert_eq!(
         refused(dir.path(), &[]),
         (
-            "weir: the data directory data has format version 2, this binary reads version 1; use a newer version of \
-             weir, or another directory"
+            "weir: the data directory data has format version 3, this binary reads versions 1 and 2; use a newer \
+             version of weir, or another directory"
                 .to_owned(),
             Some(64)
         )
@@ -130,11 +130,12 @@ fn what_later_versions_serve_is_refused_with_a_sentence() {
         (
             ["--listen", "openwire=127.0.0.1:0"],
             "weir: listen 'openwire=127.0.0.1:0': the protocol openwire is not served by this version; these are: kafka, \
-             kafka+tls, amqp, amqps, amqp-management, http, https",
+             kafka+tls, amqp, amqps, amqp-management, http, https, cluster",
         ),
         (
             ["--join", "127.0.0.1:9348"],
-            "weir: join (flag --join) is not served by this version, which runs as a single node; remove it",
+            "weir: join (flag --join) is not served by this version, whose clusters stay with the nodes that founded them; \
+             remove it, or name these nodes with --peers",
         ),
     ] {
         assert_eq!(refused(dir.path(), &flags), (sentence.to_owned(), Some(64)));

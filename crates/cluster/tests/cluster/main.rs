@@ -1,9 +1,14 @@
-//! Whole nodes over simulated disks, in one thread and by a clock that only moves when all wait.
+//! Whole nodes over simulated disks, in one thread and by a clock that only moves when all wait; and calls between nodes
+//! over real connections.
 
 mod alone;
+mod formation;
 mod limits;
+mod network;
 mod relay;
 mod support;
+mod tcp;
 mod temporary;
 mod threads;
 mod three;
+mod three_tcp;

@@ -6,6 +6,7 @@ use weir_model::batch::BatchBuilder;
 use weir_model::access::{AccessChange, NamespaceMeta, PermissionMeta, TopicPermissionMeta, UserMeta};
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
 use weir_model::entry::Entry;
+use weir_model::node::{HostPort, NodeMeta};
 use weir_model::policy::{PolicyKey, PolicyMeta};
 use weir_model::routing::ArgumentValue;
 use weir_model::settings::PartitionSettings;
@@ -92,6 +93,14 @@ pub(super) fn commands() -> Vec<Command> {
             },
         },
         Command::DeletePolicy { key: PolicyKey { name: "none".into(), ..PolicyKey::default() } },
+        Command::RegisterNode {
+            node: NodeMeta {
+                id: NodeId(4),
+                advertised: [("kafka".to_owned(), HostPort { host: "h".into(), port: 9092 })].into(),
+                ..NodeMeta::default()
+            },
+        },
+        Command::SetDraining { node: NodeId(4), draining: true },
         Command::OpenPartition { partition, settings: settings(), epoch_base: 2 },
         Command::ConfigurePartition { partition, settings: settings() },
         Command::Append { partition, batch: batch.clone() },

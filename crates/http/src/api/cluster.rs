@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use weir_broker::ShardInfo;
 
+use super::nodes::{self, Listed};
 use crate::front::Front;
 
 /// The cluster as this node sees it.
@@ -17,13 +19,39 @@ pub(super) struct Cluster {
     ready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_ready_because: Option<String>,
-    nodes: Vec<u64>,
+    nodes: Vec<Listed>,
+    shards: Vec<Shard>,
     topics: usize,
     partitions: usize,
 }
 
+/// A shard.
+#[derive(Debug, Serialize)]
+struct Shard {
+    id: u32,
+    /// The node that leads it; none if there is none that this node can reach.
+    leader: Option<u64>,
+    term: u64,
+    voters: Vec<u64>,
+    /// How far this node is with it.
+    applied_index: u64,
+}
+
+impl From<&ShardInfo> for Shard {
+    fn from(shard: &ShardInfo) -> Shard {
+        Shard {
+            id: shard.id.0,
+            leader: shard.leader.map(|node| node.0),
+            term: shard.term,
+            voters: shard.voters.iter().map(|node| node.0).collect(),
+            applied_index: shard.applied_index,
+        }
+    }
+}
+
 pub(super) async fn describe(State(front): State<Arc<Front>>) -> Json<Cluster> {
     let cluster = front.broker.cluster();
+    let shards = front.broker.shards();
     let topics = front.broker.topics();
     let not_ready_because = front.broker.not_ready_because();
     Json(Cluster {
@@ -32,7 +60,8 @@ pub(super) async fn describe(State(front): State<Arc<Front>>) -> Json<Cluster> {
         node_id: cluster.node_id.0,
         ready: not_ready_because.is_none(),
         not_ready_because,
-        nodes: cluster.nodes.iter().map(|node| node.id.0).collect(),
+        nodes: nodes::listed(&cluster.nodes, &shards),
+        shards: shards.iter().map(Shard::from).collect(),
         topics: topics.len(),
         partitions: topics.iter().map(|topic| topic.partition_count()).sum(),
     })

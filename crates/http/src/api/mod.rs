@@ -3,6 +3,7 @@
 mod cluster;
 mod groups;
 mod log;
+mod nodes;
 mod queues;
 mod topics;
 mod users;
@@ -27,6 +28,8 @@ pub(crate) fn routes() -> Router<Arc<Front>> {
     Router::new()
         .route("/cluster", get(cluster::describe))
         .route("/config", get(cluster::config))
+        .route("/nodes", get(nodes::list))
+        .route("/nodes/{id}", get(nodes::describe).patch(nodes::alter))
         .route("/topics", get(topics::list).post(topics::create))
         .route("/topics/{name}", get(topics::describe).patch(topics::alter).delete(topics::delete))
         .route("/groups", get(groups::list))

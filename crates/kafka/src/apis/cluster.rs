@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weir_broker::NodeInfo;
+use weir_broker::{NodeInfo, Topic};
 use weir_kafka_wire::messages::describe_cluster::DescribeClusterBroker;
 use weir_kafka_wire::{DescribeClusterRequest, DescribeClusterResponse, ErrorCode, KafkaStr};
 use weir_model::NodeId;
@@ -27,19 +27,43 @@ pub(super) struct Endpoint {
     pub(super) node_id: i32,
     pub(super) host: KafkaStr,
     pub(super) port: i32,
+    pub(super) rack: Option<KafkaStr>,
 }
 
 /// Where this call's client reaches the node. A node that advertises nothing is reached where the client
 /// has reached it already; of another node that is unknown.
 pub(super) fn endpoint(call: &Call, node: &NodeInfo, own: NodeId) -> Option<Endpoint> {
     let node_id = kafka_id(node.id);
+    let rack = node.zone.as_deref().map(KafkaStr::from);
     if let Some(advertised) = node.advertised.get(call.front.options.protocol) {
         let host = KafkaStr::from(advertised.host.as_str());
-        return Some(Endpoint { node_id, host, port: i32::from(advertised.port) });
+        return Some(Endpoint { node_id, host, port: i32::from(advertised.port), rack });
     }
     (node.id == own).then(|| {
         let local = call.caller.local;
-        Endpoint { node_id, host: host_of(local.ip()), port: i32::from(local.port()) }
+        Endpoint { node_id, host: host_of(local.ip()), port: i32::from(local.port()), rack }
+    })
+}
+
+/// Who leads a partition, for a client that asked another node.
+pub(super) struct LeaderHint {
+    pub(super) leader_id: i32,
+    pub(super) leader_epoch: i32,
+    /// Where the leader is; none if nobody knows.
+    pub(super) endpoint: Option<Endpoint>,
+}
+
+/// Who leads a partition, so that the client need not ask for metadata first (KIP-951).
+pub(super) fn leader_hint(call: &Call, topic: &Topic, index: i32) -> Option<LeaderHint> {
+    let broker = &call.front.broker;
+    let info = broker.partition_info(topic, index).ok()?;
+    let leader = info.leader?;
+    let cluster = broker.cluster();
+    let node = cluster.nodes.iter().find(|node| node.id == leader);
+    Some(LeaderHint {
+        leader_id: kafka_id(leader),
+        leader_epoch: info.leader_epoch,
+        endpoint: node.and_then(|node| endpoint(call, node, cluster.node_id)),
     })
 }
 
@@ -79,6 +103,7 @@ pub(crate) async fn describe(call: Call, request: DescribeClusterRequest) -> Des
         broker_id: endpoint.node_id,
         host: endpoint.host,
         port: endpoint.port,
+        rack: endpoint.rack,
         ..Default::default()
     });
     DescribeClusterResponse {

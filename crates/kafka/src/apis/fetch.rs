@@ -9,16 +9,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use weir_broker::{Action, FetchWait, FileRange, PartitionRef, Piece, Topic};
-use weir_kafka_wire::messages::fetch::{EpochEndOffset, PartitionData};
+use weir_kafka_wire::messages::fetch::{EpochEndOffset, LeaderIdAndEpoch, NodeEndpoint, PartitionData};
 use weir_kafka_wire::{ErrorCode, FetchRequest, FetchResponse, Gap, Records};
 use weir_model::TopicId;
 
+use super::cluster::{self, LeaderHint};
 use crate::budget::Held;
 use crate::errors::Failure;
 use crate::fetch_sessions::{FetchContext, TopicRef, Wanted};
 use crate::pipeline::{Answer, Begun};
 use crate::session::{Call, read};
 
+/// First version that is told who leads.
+const LEADER_HINTS_FROM_VERSION: i16 = 16;
 /// Isolation level of a client that wants committed records only.
 const READ_COMMITTED: i8 = 1;
 
@@ -61,11 +64,39 @@ async fn answer(call: Call, request: FetchRequest) -> Answer {
         | FetchContext::Incremental(_, wanted) => wanted.clone(),
     };
     let looked = look_up(&call, wanted);
-    let Pass { data, ranges, bytes, held, .. } = read_or_wait(&call, &request, &looked).await;
+    let Pass { mut data, ranges, bytes, held, .. } = read_or_wait(&call, &request, &looked).await;
     call.front.metrics.front.bytes_out.inc_by(bytes as u64);
+    let node_endpoints = tell_leaders(&call, &looked, &mut data);
     let read = looked.into_iter().map(|looked| looked.wanted.topic).zip(data).collect();
     let (session_id, responses) = sessions.finish(context, read, Instant::now());
-    call.answer_with(&FetchResponse { session_id, responses, ..Default::default() }, ranges, Some(held))
+    let response = FetchResponse { session_id, responses, node_endpoints, ..Default::default() };
+    call.answer_with(&response, ranges, Some(held))
+}
+
+/// Tells a client that understands it who leads the partitions for which this is not the node, and where those are.
+fn tell_leaders(call: &Call, looked: &[Looked], data: &mut [PartitionData]) -> Vec<NodeEndpoint> {
+    let mut endpoints: Vec<NodeEndpoint> = Vec::new();
+    if call.version < LEADER_HINTS_FROM_VERSION {
+        return endpoints;
+    }
+    for (Looked { wanted, .. }, data) in looked.iter().zip(data) {
+        if !matches!(data.error_code, ErrorCode::NOT_LEADER_OR_FOLLOWER | ErrorCode::FENCED_LEADER_EPOCH) {
+            continue;
+        }
+        let topic = find_topic(call, &wanted.topic).ok();
+        let hint = topic.and_then(|topic| cluster::leader_hint(call, &topic, wanted.partition));
+        let Some(LeaderHint { leader_id, leader_epoch, endpoint }) = hint else { continue };
+        data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+        endpoints.extend(endpoint.map(|at| NodeEndpoint {
+            node_id: at.node_id,
+            host: at.host,
+            port: at.port,
+            rack: at.rack,
+        }));
+    }
+    endpoints.sort_by_key(|node| node.node_id);
+    endpoints.dedup_by_key(|node| node.node_id);
+    endpoints
 }
 
 /// Finds the partitions. Consecutive ones mostly belong to one topic, which is looked up once.

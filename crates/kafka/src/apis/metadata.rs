@@ -40,7 +40,7 @@ pub(crate) async fn answer(call: Call, request: MetadataRequest) -> MetadataResp
         node_id: endpoint.node_id,
         host: endpoint.host,
         port: endpoint.port,
-        rack: None,
+        rack: endpoint.rack,
     });
     MetadataResponse {
         brokers: brokers.collect(),

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use weir_broker::{Acks, Action, PartitionRef, Piece, Published, Publishing, Topic};
 use weir_kafka_wire::messages::produce::{
-    PartitionProduceData, PartitionProduceResponse, TopicProduceData, TopicProduceResponse,
+    LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse, TopicProduceData,
+    TopicProduceResponse,
 };
 use weir_kafka_wire::{
     ErrorCode, KafkaStr, ProduceRequest, ProduceResponse, Reader, Uuid, Version, Wire, Writer,
@@ -19,6 +20,7 @@ use weir_kafka_wire::{
 use weir_model::TopicId;
 use weir_model::batch::{BatchHeader, Compression};
 
+use super::cluster::{self, LeaderHint};
 use crate::errors::Failure;
 use crate::pipeline::{Answer, Begun};
 use crate::session::{Call, read};
@@ -27,6 +29,8 @@ use crate::session::{Call, read};
 const TOPIC_IDS_FROM_VERSION: i16 = 13;
 /// First version whose clients know zstd.
 const ZSTD_FROM_VERSION: i16 = 7;
+/// First version that is told who leads.
+const LEADER_HINTS_FROM_VERSION: i16 = 10;
 /// Longest time that a producer may have its request wait, whatever it asks for.
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 /// Shortest time with `acks=all`. A producer's timeout bounds the wait for other replicas, which in Kafka
@@ -47,6 +51,8 @@ enum Part {
 struct TopicParts {
     name: KafkaStr,
     topic_id: Uuid,
+    /// If there is one.
+    topic: Option<Arc<Topic>>,
     parts: Vec<(i32, Part)>,
 }
 
@@ -99,7 +105,7 @@ async fn enter_topic(call: &Call, data: TopicProduceData, acks: Acks, deadline: 
         };
         parts.push((index, part));
     }
-    TopicParts { name: data.name, topic_id: data.topic_id, parts }
+    TopicParts { name: data.name, topic_id: data.topic_id, topic: topic.ok(), parts }
 }
 
 fn find_topic(call: &Call, data: &TopicProduceData) -> Result<Arc<Topic>, Failure> {
@@ -191,7 +197,18 @@ async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answe
                     Err(_) => Err(timed_out()),
                 },
             };
-            partition_responses.push(partition_response(&call, index, outcome));
+            let mut answered = partition_response(&call, index, outcome);
+            if let Some(hint) = hint(&call, topic.topic.as_deref(), &answered) {
+                let LeaderHint { leader_id, leader_epoch, endpoint } = hint;
+                answered.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+                response.node_endpoints.extend(endpoint.map(|at| NodeEndpoint {
+                    node_id: at.node_id,
+                    host: at.host,
+                    port: at.port,
+                    rack: at.rack,
+                }));
+            }
+            partition_responses.push(answered);
         }
         response.responses.push(TopicProduceResponse {
             name: topic.name,
@@ -199,7 +216,18 @@ async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answe
             partition_responses,
         });
     }
+    response.node_endpoints.sort_by_key(|node| node.node_id);
+    response.node_endpoints.dedup_by_key(|node| node.node_id);
     call.answer(&response)
+}
+
+/// Where a batch should have gone that another node leads the partition of, for a client that understands it.
+fn hint(call: &Call, topic: Option<&Topic>, answered: &PartitionProduceResponse) -> Option<LeaderHint> {
+    let elsewhere = answered.error_code == ErrorCode::NOT_LEADER_OR_FOLLOWER;
+    if !elsewhere || call.version < LEADER_HINTS_FROM_VERSION {
+        return None;
+    }
+    cluster::leader_hint(call, topic?, answered.index)
 }
 
 fn partition_response(

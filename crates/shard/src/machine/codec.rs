@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_model::access::NamespaceMeta;
 use weir_model::command::TopicMeta;
+use weir_model::node::{NODES_MAX, RegisteredNode};
 use weir_model::policy::{PolicyKey, PolicyMeta};
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{BindingMeta, ExchangeMeta};
@@ -47,6 +48,7 @@ pub(crate) enum ChunkKind {
     Namespaces = 12,
     Accounts = 13,
     Policies = 14,
+    Nodes = 15,
     Windows = 20,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct ChunkId {
 }
 
 impl ChunkKind {
-    const ALL: [ChunkKind; 15] = [
+    const ALL: [ChunkKind; 16] = [
         ChunkKind::Root,
         ChunkKind::Topics,
         ChunkKind::Partitions,
@@ -74,6 +76,7 @@ impl ChunkKind {
         ChunkKind::Namespaces,
         ChunkKind::Accounts,
         ChunkKind::Policies,
+        ChunkKind::Nodes,
         ChunkKind::Windows,
     ];
 
@@ -98,6 +101,7 @@ impl Machine {
         let namespaces = self.accounts.namespace_chunks().map(|(key, c)| (key, c.changed_at()));
         let accounts = self.accounts.account_chunks().map(|(key, c)| (key, c.changed_at()));
         let policies = self.topology.policy_chunk().map(|c| (0, c.changed_at())).into_iter();
+        let nodes = self.nodes.chunk().map(|c| (0, c.changed_at())).into_iter();
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
         let windows = self.windows.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
@@ -114,6 +118,7 @@ impl Machine {
             .chain(namespaces.map(of(ChunkKind::Namespaces)))
             .chain(accounts.map(of(ChunkKind::Accounts)))
             .chain(policies.map(of(ChunkKind::Policies)))
+            .chain(nodes.map(of(ChunkKind::Nodes)))
             .chain(windows.map(of(ChunkKind::Windows)))
             .collect()
     }
@@ -161,6 +166,7 @@ impl Machine {
             ChunkKind::Policies => {
                 self.topology.policy_chunk().map(|c| encode_policies(c.get())).unwrap_or_default()
             }
+            ChunkKind::Nodes => self.nodes.chunk().map(|c| encode_nodes(c.get())).unwrap_or_default(),
             ChunkKind::Groups => self
                 .groups
                 .chunks()
@@ -188,6 +194,7 @@ impl Machine {
             ChunkKind::Namespaces => self.load_namespaces(id.key, &mut reader, index)?,
             ChunkKind::Accounts => self.load_accounts(id.key, &mut reader, index)?,
             ChunkKind::Policies => self.load_policies(&mut reader, index)?,
+            ChunkKind::Nodes => self.load_nodes(&mut reader, index)?,
             ChunkKind::Windows => self.load_windows(id.key, &mut reader, index)?,
         }
         reader.finish()
@@ -350,6 +357,20 @@ impl Machine {
                 return Err(reader.error("policies are out of order"));
             }
             topology.put_policy(policy, index);
+        }
+        Ok(())
+    }
+
+    fn load_nodes(&mut self, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let nodes = Arc::make_mut(&mut self.nodes);
+        for node in reader.list(18, RegisteredNode::decode)? {
+            if nodes.iter().last().is_some_and(|last| last.meta.id >= node.meta.id) {
+                return Err(reader.error("nodes are out of order"));
+            }
+            nodes.load(node, index);
+        }
+        if nodes.len() > NODES_MAX {
+            return Err(reader.error("there are more nodes than there may be"));
         }
         Ok(())
     }
@@ -527,6 +548,13 @@ pub(super) fn encode_policies(policies: &BTreeMap<PolicyKey, Arc<PolicyMeta>>) -
     let mut out = Writer::new();
     out.u32(policies.len() as u32);
     policies.values().for_each(|policy| policy.encode(&mut out));
+    out.finish()
+}
+
+pub(super) fn encode_nodes(nodes: &BTreeMap<NodeId, Arc<RegisteredNode>>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(nodes.len() as u32);
+    nodes.values().for_each(|node| node.encode(&mut out));
     out.finish()
 }
 

@@ -95,6 +95,12 @@ impl Machine {
             let digest = policies.digest(|all| digest_of(&codec::encode_policies(all)));
             chunk(ChunkId { kind: ChunkKind::Policies, key: 0 }, digest);
         }
+        if self.nodes.chunk().is_some()
+            && let Some(nodes) = Arc::make_mut(&mut self.nodes).chunk_mut()
+        {
+            let digest = nodes.digest(|all| digest_of(&codec::encode_nodes(all)));
+            chunk(ChunkId { kind: ChunkKind::Nodes, key: 0 }, digest);
+        }
         if self.accounts.mark().is_some() {
             let accounts = Arc::make_mut(&mut self.accounts);
             if let Some(mark) = accounts.mark_mut() {

@@ -10,6 +10,7 @@ mod codec;
 mod digest;
 mod groups;
 mod meta;
+mod nodes;
 mod partitions;
 mod policies;
 mod relays;
@@ -34,6 +35,7 @@ use crate::state::catalog::Catalog;
 use crate::state::chunk::{Buckets, Chunk};
 use crate::state::closed::ClosedPartitions;
 use crate::state::group::GroupState;
+use crate::state::nodes::Nodes;
 use crate::state::partition::{PartitionState, Rewrite, SegmentInfo};
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
@@ -61,6 +63,7 @@ pub struct Machine {
     catalog: Arc<Catalog>,
     topology: Arc<Topology>,
     accounts: Arc<Accounts>,
+    nodes: Arc<Nodes>,
     partitions: BTreeMap<u64, PartitionChunk>,
     partition_count: usize,
     /// In chunks as their partitions are.
@@ -146,6 +149,8 @@ pub enum Effect {
     TopologyChanged,
     /// Users, namespaces or permissions changed.
     AccessChanged,
+    /// Nodes, or what they say of themselves, changed.
+    NodesChanged,
     /// Topics changed.
     CatalogChanged,
     /// A group changed, appeared or vanished.
@@ -216,6 +221,7 @@ impl Machine {
             catalog: Arc::default(),
             topology: Arc::default(),
             accounts: Arc::default(),
+            nodes: Arc::default(),
             partitions: BTreeMap::new(),
             partition_count: 0,
             subscriptions: BTreeMap::new(),
@@ -341,6 +347,8 @@ impl Machine {
             Command::ChangeAccess { change } => self.change_access(context, change, effects),
             Command::PutPolicy { policy } => self.put_policy(context, policy, effects),
             Command::DeletePolicy { key } => self.delete_policy(context, key, effects),
+            Command::RegisterNode { node } => self.register_node(context, node, effects),
+            Command::SetDraining { node, draining } => self.set_draining(context, *node, *draining, effects),
             Command::AllocateProducerIds { count } => self.allocate_producer_ids(context, *count),
 
             Command::OpenPartition { partition, settings, epoch_base } => {

@@ -20,6 +20,7 @@ impl Shard {
         let mut catalog_changed = false;
         let mut topology_changed = false;
         let mut access_changed = false;
+        let mut nodes_changed = false;
         let index = self.machine.applied_index();
         for effect in effects {
             match effect {
@@ -69,6 +70,7 @@ impl Shard {
                 Effect::CatalogChanged => catalog_changed = true,
                 Effect::TopologyChanged => topology_changed = true,
                 Effect::AccessChanged => access_changed = true,
+                Effect::NodesChanged => nodes_changed = true,
                 Effect::GroupChanged(name) => self.show_group(name),
                 Effect::LeadChanged { leaderships, .. } => {
                     self.shown.leaderships.store(leaderships, Ordering::Release);
@@ -83,6 +85,9 @@ impl Shard {
         }
         if access_changed {
             *self.shown.accounts.write() = Arc::clone(self.machine.accounts());
+        }
+        if nodes_changed {
+            *self.shown.nodes.write() = Arc::clone(self.machine.nodes());
         }
         grown.drain(..).for_each(|view| view.tell());
         self.grown = grown;

@@ -32,6 +32,7 @@ impl Shard {
         *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
         self.show_topology();
         *self.shown.accounts.write() = Arc::clone(self.machine.accounts());
+        *self.shown.nodes.write() = Arc::clone(self.machine.nodes());
         *self.shown.groups.write() =
             self.machine.groups().map(|(name, group)| (name.clone(), Arc::clone(group))).collect();
         *self.shown.subscriptions.write() =

@@ -8,6 +8,7 @@ pub(crate) mod chunk;
 pub(crate) mod closed;
 pub(crate) mod epochs;
 pub(crate) mod group;
+pub(crate) mod nodes;
 pub(crate) mod partition;
 pub(crate) mod producers;
 pub(crate) mod spans;

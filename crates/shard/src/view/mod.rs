@@ -17,6 +17,7 @@ use crate::machine::SubscriptionKey;
 use crate::state::accounts::Accounts;
 use crate::state::catalog::Catalog;
 use crate::state::group::GroupState;
+use crate::state::nodes::Nodes;
 use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
 use crate::state::topology::Topology;
@@ -40,6 +41,7 @@ pub(crate) struct Shown {
     /// See [`ShardView::policies_changed_at`].
     pub policies_changed_at: AtomicU64,
     pub accounts: RwLock<Arc<Accounts>>,
+    pub nodes: RwLock<Arc<Nodes>>,
     pub groups: RwLock<BTreeMap<String, Arc<GroupState>>>,
     pub timers: RwLock<BTreeMap<PartitionId, Arc<Timers>>>,
     pub subscriptions: RwLock<BTreeMap<SubscriptionKey, Arc<Subscription>>>,
@@ -105,6 +107,11 @@ impl ShardView {
     /// changes.
     pub fn accounts(&self) -> Arc<Accounts> {
         Arc::clone(&self.shown.accounts.read())
+    }
+
+    /// All nodes that are registered, if this is the meta shard. The same value is given out until one of them changes.
+    pub fn nodes(&self) -> Arc<Nodes> {
+        Arc::clone(&self.shown.nodes.read())
     }
 
     /// A group, as it is now.

@@ -85,6 +85,7 @@ pub(super) fn effect(effect: &Effect) -> String {
         Effect::TimersChanged(partition) => format!("partition {partition} deadlines changed"),
         Effect::TopologyChanged => "topology changed".into(),
         Effect::AccessChanged => "access changed".into(),
+        Effect::NodesChanged => "nodes changed".into(),
         Effect::CatalogChanged => "catalog changed".into(),
         Effect::GroupChanged(name) => format!("group {name} changed"),
         Effect::LeadChanged { node, leaderships } => format!("node {node} leads, leadership {leaderships}"),
@@ -125,6 +126,15 @@ pub(super) fn state(machine: &Machine) -> String {
             says.collect::<Vec<_>>().join(", ")
         )
         .unwrap();
+    }
+    for node in machine.nodes().iter() {
+        let meta = &node.meta;
+        let advertised: Vec<String> =
+            meta.advertised.iter().map(|(name, at)| format!("{name}={at}")).collect();
+        let (zone, draining) =
+            (meta.zone.as_deref().unwrap_or("-"), if node.draining { " draining" } else { "" });
+        let (at, version) = (advertised.join(" "), &meta.version);
+        writeln!(out, "node {} at [{at}] zone {zone} version {version}{draining}", meta.id).unwrap();
     }
     for (id, state) in machine.partitions() {
         writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();

@@ -9,6 +9,7 @@ use weir_model::access::{
     UserMeta,
 };
 use weir_model::command::{Command, GroupMember, GroupMembership, OffsetCommit};
+use weir_model::node::{HostPort, NodeMeta};
 use weir_model::policy::{ApplyTo, PolicyKey, PolicyMeta};
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{ArgumentValue, ExchangeMeta};
@@ -152,6 +153,10 @@ pub(super) fn command(line: &str) -> Command {
             },
         },
         "delete-policy" | "delete-operator-policy" => Command::DeletePolicy { key: policy_key(&words) },
+        "register" => Command::RegisterNode { node: node(&words) },
+        what @ ("drain" | "undrain") => {
+            Command::SetDraining { node: NodeId(words.number(1)), draining: what == "drain" }
+        }
         "producer-ids" => Command::AllocateProducerIds { count: words.number(1) },
 
         "open" => Command::OpenPartition {
@@ -320,6 +325,21 @@ fn user(words: &Words) -> UserMeta {
         passwords: if words.plain.contains(&"locked") { vec![] } else { vec![hash] },
         tags: tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
         ..UserMeta::default()
+    }
+}
+
+/// What has a port in it is advertised.
+fn node(words: &Words) -> NodeMeta {
+    let endpoint = |(protocol, at): (&&str, &&str)| {
+        let (host, port) = at.split_once(':')?;
+        Some((protocol.to_string(), HostPort { host: host.into(), port: parse(port, words.line) }))
+    };
+    let long = words.named.get("zone-bytes").map(|bytes| "z".repeat(parse(bytes, words.line)));
+    NodeMeta {
+        id: NodeId(words.number(1)),
+        advertised: words.named.iter().filter_map(endpoint).collect(),
+        zone: long.or(words.named.get("zone").map(|zone| zone.to_string())),
+        version: words.option("version", "1.0".to_owned()),
     }
 }
 

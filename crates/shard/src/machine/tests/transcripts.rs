@@ -47,6 +47,6 @@ fn apply(machine: &mut Machine, index: &mut u64, lines: &[&str]) -> String {
 }
 
 weir_testing::transcripts! {
-    check: access appends catalog epochs fan_out groups moves partitions policies producers relays rewrites rolls subscriptions timers together
+    check: access appends catalog epochs fan_out groups moves nodes partitions policies producers relays rewrites rolls subscriptions timers together
          trims unique
 }

@@ -1,0 +1,199 @@
+//! `weir cluster` and `weir node`: which nodes there are, who leads what, and taking a node out of the leadership.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::server::Server;
+use super::topics::Common;
+use crate::exit::Failure;
+use crate::output::{self, Format, Table, cell};
+
+/// How often it is looked whether a node still leads something.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Debug, clap::Subcommand)]
+pub enum ClusterCommand {
+    /// Which nodes there are, and who leads which shard, as the asked node sees it. The status is 1 if a shard has no
+    /// leader.
+    Status {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum NodeCommand {
+    /// List nodes.
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Have a node lead nothing, and wait until that is so. It goes on to store and to answer. May be interrupted: the
+    /// node goes on to give away what it leads.
+    #[command(
+        after_help = "Before a node is stopped for longer this is of use; a short stop needs nothing: a node \
+        gives away what it leads when it is told to stop.\n\nExample:\n  weir node drain 2 && ssh node2 systemctl stop weir"
+    )]
+    Drain {
+        /// Its id.
+        id: u64,
+        /// Do not wait.
+        #[arg(long)]
+        no_wait: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Let a node lead again. It gets its share back by and by.
+    Undrain {
+        /// Its id.
+        id: u64,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+impl ClusterCommand {
+    /// Runs the verb.
+    pub fn run(self) -> Result<(), Failure> {
+        let ClusterCommand::Status { common } = self;
+        let cluster = Server::new(&common.server)?.get("/cluster")?;
+        match common.output.output {
+            Format::Json => output::print_json(&cluster)?,
+            Format::Table => output::print_text(&status(&cluster))?,
+        }
+        let leaderless = leaderless(&cluster);
+        match leaderless.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Failed(format!(
+                "shard {} has no leader that node {} can reach; a shard needs a majority of its voters",
+                leaderless.join(", "),
+                cell(&cluster["node_id"])
+            ))),
+        }
+    }
+}
+
+impl NodeCommand {
+    /// Runs the verb.
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            NodeCommand::List { common } => {
+                let nodes = Server::new(&common.server)?.get("/nodes")?;
+                output::print(common.output.output, &nodes, listed)
+            }
+            NodeCommand::Drain { id, no_wait, common } => drain(id, !no_wait, &common),
+            NodeCommand::Undrain { id, common } => {
+                let node = set_draining(&Server::new(&common.server)?, id, false)?;
+                say(&common, &node, &format!("node {id} may lead again"))
+            }
+        }
+    }
+}
+
+fn set_draining(server: &Server, id: u64, draining: bool) -> Result<Value, Failure> {
+    server.patch(&format!("/nodes/{id}"), &json!({ "draining": draining }))
+}
+
+fn drain(id: u64, wait: bool, common: &Common) -> Result<(), Failure> {
+    let server = Server::new(&common.server)?;
+    refuse_the_last(&server, id)?;
+    let mut node = set_draining(&server, id, true)?;
+    let mut shown = None;
+    while wait {
+        node = server.get(&format!("/nodes/{id}"))?;
+        let leads = node["leads"].as_u64().unwrap_or_default();
+        if leads == 0 {
+            break;
+        }
+        if shown != Some(leads) {
+            // Where nobody looks at progress, nothing is lost.
+            let _ = writeln!(std::io::stderr(), "node {id} leads {leads} shard(s)");
+            shown = Some(leads);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let line = match wait {
+        true => format!("node {id} leads nothing, until `weir node undrain {id}`"),
+        false => format!("node {id} gives away what it leads, until `weir node undrain {id}`"),
+    };
+    say(common, &node, &line)
+}
+
+/// Where nobody else could lead there is nothing to wait for.
+fn refuse_the_last(server: &Server, id: u64) -> Result<(), Failure> {
+    let nodes = server.get("/nodes")?;
+    let others = nodes.as_array().into_iter().flatten().filter(|node| node["id"] != id);
+    match others.into_iter().any(|node| state(node) == "live") {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!(
+            "there is no other node that is connected and may lead in place of node {id}; `weir node list` lists the nodes"
+        ))),
+    }
+}
+
+/// One line for people, the whole answer for programs.
+fn say(common: &Common, answer: &Value, line: &str) -> Result<(), Failure> {
+    match common.output.output {
+        Format::Json => output::print_json(answer),
+        Format::Table => output::print_text(&format!("{line}\n")),
+    }
+}
+
+fn listed(nodes: &Value) -> Table {
+    let mut table = Table::new(&["node", "state", "leads", "zone", "version", "advertised"]);
+    for node in nodes.as_array().into_iter().flatten() {
+        let advertised = node["advertised"].as_object().into_iter().flatten();
+        let advertised: Vec<String> = advertised.map(|(name, at)| format!("{name}={}", cell(at))).collect();
+        table.row([
+            cell(&node["id"]),
+            state(node).to_owned(),
+            cell(&node["leads"]),
+            cell(&node["zone"]),
+            cell(&node["version"]),
+            cell(&advertised.join(" ").into()),
+        ]);
+    }
+    table
+}
+
+fn state(node: &Value) -> &'static str {
+    match (node["live"] == true, node["draining"] == true) {
+        (true, false) => "live",
+        (true, true) => "draining",
+        (false, false) => "not connected",
+        (false, true) => "not connected, draining",
+    }
+}
+
+fn status(cluster: &Value) -> String {
+    let mut text = format!("{:<13}{}\n", "cluster", cell(&cluster["cluster_id"]));
+    text.push_str(&format!("{:<13}{}", "asked node", cell(&cluster["node_id"])));
+    match cluster["not_ready_because"].as_str() {
+        None => text.push_str(", ready\n\n"),
+        Some(why) => text.push_str(&format!(", not ready: {why}\n\n")),
+    }
+    text.push_str(&listed(&cluster["nodes"]).render());
+    let mut shards = Table::new(&["shard", "leader", "term", "voters", "applied here"]);
+    for shard in cluster["shards"].as_array().into_iter().flatten() {
+        let voters = shard["voters"].as_array().into_iter().flatten();
+        let voters: Vec<String> = voters.map(cell).collect();
+        let leader = match shard["leader"].is_null() {
+            true => "none".to_owned(),
+            false => cell(&shard["leader"]),
+        };
+        let id = if shard["id"] == 0 { "0 (meta)".to_owned() } else { cell(&shard["id"]) };
+        let term = cell(&shard["term"]);
+        shards.row([id, leader, term, voters.join(" "), cell(&shard["applied_index"])]);
+    }
+    text.push('\n');
+    text.push_str(&shards.render());
+    text
+}
+
+/// The shards that nobody leads.
+fn leaderless(cluster: &Value) -> Vec<String> {
+    let shards = cluster["shards"].as_array().into_iter().flatten();
+    shards.filter(|shard| shard["leader"].is_null()).map(|shard| cell(&shard["id"])).collect()
+}

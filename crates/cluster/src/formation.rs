@@ -1,0 +1,354 @@
+//! How nodes that have nothing become a cluster, and how one that lost what it had is kept from taking part in that.
+//!
+//! A node may vote only if it remembers every vote that it gave. One that lost its disk does not, and yet looks like one
+//! that is new. So a cluster comes to be in three steps, each kept on disk before it is told to anybody:
+//!
+//! ```text
+//! empty    asks every founder who it is.      One that is formed: this node is not new. It must not go on.
+//!    |     All have answered, none is formed: the one with the lowest number makes the cluster's id,
+//!    v                                        the others take it over from whoever has it.
+//! forming  asks on.                           Somebody has another id, or other founders: it must not go on.
+//!    |     All have answered, and each is forming or formed, with this id.
+//!    v
+//! formed   starts to vote. Says so to whoever asks, for ever.
+//! ```
+//!
+//! Why that is enough: suppose a node lost its disk, and comes out of the first step all the same. Every other founder
+//! told it, after it had started again, that it was not formed. If none of them lost its disk as well, none had ever
+//! voted or counted a vote, and what this node voted before is as if it had not been. If some did, but no majority: a
+//! vote or an entry counted only if a majority was formed; one of that majority has its disk, and would have said so. Once
+//! a majority has lost its disks, nothing is left that could be kept.
+//!
+//! Nothing has a time limit. Who is waited for is logged, and a node that is started again goes on where it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use weir_model::NodeId;
+
+use crate::identity::{CLUSTER_ID_BYTES_MAX, FOUNDERS_MAX, Identity, IdentityStore, Phase, list_nodes};
+use crate::transport::tcp::TcpListening;
+use crate::transport::tcp::greeting::{connect, receive};
+use crate::transport::tcp::handshake::{Hello, Purpose};
+use crate::transport::tcp::link::Pauses;
+
+#[cfg(test)]
+mod tests;
+
+/// How often it is logged who is waited for.
+const WAITING_LOG: Duration = Duration::from_secs(5);
+
+/// What a cluster is formed from.
+pub struct Founding<'a> {
+    /// Where this node's identity is kept.
+    pub store: &'a dyn IdentityStore,
+    /// This node.
+    pub node: NodeId,
+    /// The founders and where they are, as `host:port`. The node itself may be among them; its address is not used.
+    pub peers: &'a BTreeMap<NodeId, String>,
+    /// The node's port. Its TLS is what others are asked with, too.
+    pub listening: &'a TcpListening,
+    /// What the random part of pauses between tries is drawn from.
+    pub seed: u64,
+}
+
+/// Why a node must not start. What it says is meant for the operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormationError {
+    /// The identity could not be read or kept.
+    #[error("{0}")]
+    Store(String),
+    /// The data directory is another node's.
+    #[error("the data directory is that of node {stored}, and this node is to be node {node}")]
+    OtherNode {
+        /// Who this is to be.
+        node: NodeId,
+        /// Whose the directory is.
+        stored: NodeId,
+    },
+    /// Not all have the same founders.
+    #[error("{}", other_founders(.node, .here, .peer, .there))]
+    OtherFounders {
+        /// This node.
+        node: NodeId,
+        /// The founders as this node was given them.
+        here: BTreeSet<NodeId>,
+        /// Who has others; this node itself, if they are those that it was founded with.
+        peer: NodeId,
+        /// The founders there.
+        there: BTreeSet<NodeId>,
+    },
+    /// The cluster is there already.
+    #[error(
+        "node {peer} is a member of cluster {cluster}, and the data directory of this node {node} is empty: it was \
+         lost, or another one is meant. A node without its data must not vote as if it had never voted"
+    )]
+    Exists {
+        /// This node.
+        node: NodeId,
+        /// The cluster.
+        cluster: String,
+        /// Who is a member of it.
+        peer: NodeId,
+    },
+    /// Founders are of different clusters.
+    #[error(
+        "node {one} is of cluster {cluster}, and node {other} of cluster {other_cluster}: they cannot form one \
+         together. The data directory of one of them is not the one that is meant, or must be emptied if there is \
+         nothing in it yet"
+    )]
+    TwoClusters {
+        /// A node.
+        one: NodeId,
+        /// Its cluster.
+        cluster: String,
+        /// Another.
+        other: NodeId,
+        /// Its cluster.
+        other_cluster: String,
+    },
+    /// What was given is out of bounds.
+    #[error("{0}")]
+    Options(String),
+}
+
+fn other_founders(node: &NodeId, here: &BTreeSet<NodeId>, peer: &NodeId, there: &BTreeSet<NodeId>) -> String {
+    let mut why = match node == peer {
+        true => format!(
+            "--peers of node {node} names nodes {}, and its cluster was founded by nodes {}",
+            list_nodes(here),
+            list_nodes(there)
+        ),
+        false => format!(
+            "--peers of node {node} names nodes {}, and that of node {peer} names nodes {}",
+            list_nodes(here),
+            list_nodes(there)
+        ),
+    };
+    let difference: Vec<&NodeId> = here.symmetric_difference(there).collect();
+    why.push_str(&format!("; they differ in {}, and must be the same", list_nodes(difference)));
+    why
+}
+
+/// Forms a cluster, or goes on with forming it, and returns who this node is once all founders are known to have agreed.
+/// Returns at once where that was so before, or where the node is the only founder.
+///
+/// `make_cluster_id` makes an id, from 1 to [`CLUSTER_ID_BYTES_MAX`] bytes, that no other cluster has. As long as this
+/// runs, others that ask on the port are answered; it can be dropped, and begun again, at any time.
+pub async fn form(
+    founding: Founding<'_>,
+    make_cluster_id: impl FnOnce() -> String,
+) -> Result<Identity, FormationError> {
+    let mut identity = begin(&founding)?;
+    if identity.phase == Phase::Formed {
+        return Ok(identity);
+    }
+    let told = Arc::new(Mutex::new(identity.clone()));
+    let answering = answer_others(founding.listening, Arc::clone(&told));
+    let forming = async {
+        let mut make_cluster_id = Some(make_cluster_id);
+        let mut waiting = Waiting::new(founding.seed ^ founding.node.0);
+        loop {
+            let answers = ask_all(&founding, &identity).await;
+            match decide(&identity, &answers)? {
+                Step::Wait => {
+                    waiting.pause(&identity, &answers).await;
+                    continue;
+                }
+                Step::Found => {
+                    let Some(make) = make_cluster_id.take() else { continue };
+                    let cluster = make();
+                    if cluster.is_empty() || cluster.len() > CLUSTER_ID_BYTES_MAX {
+                        let why = format!("a cluster's id has from 1 to {CLUSTER_ID_BYTES_MAX} bytes");
+                        return Err(FormationError::Options(why));
+                    }
+                    tracing::info!(cluster, "this node makes the id of the new cluster");
+                    identity = Identity { phase: Phase::Forming, cluster, ..identity };
+                }
+                Step::Take(cluster) => {
+                    tracing::info!(cluster, "this node takes part in forming a cluster");
+                    identity = Identity { phase: Phase::Forming, cluster, ..identity };
+                }
+                Step::Formed => identity.phase = Phase::Formed,
+            }
+            founding.store.save(&identity).map_err(FormationError::Store)?;
+            // Not before it is kept.
+            *told.lock() = identity.clone();
+            if identity.phase == Phase::Formed {
+                let founders = list_nodes(&identity.founders);
+                tracing::info!(cluster = identity.cluster, founders, "the cluster is formed");
+                return Ok(identity);
+            }
+            waiting.begin_again();
+        }
+    };
+    tokio::select! {
+        formed = forming => formed,
+        () = answering => Err(FormationError::Options("the port for nodes was closed".to_owned())),
+    }
+}
+
+/// Who this node is as it starts, and whether that goes with what it was given.
+fn begin(founding: &Founding<'_>) -> Result<Identity, FormationError> {
+    let node = founding.node;
+    let mut founders: BTreeSet<NodeId> = founding.peers.keys().copied().collect();
+    if !founders.is_empty() && !founders.contains(&node) {
+        let named = list_nodes(&founders);
+        let why = format!("--peers names nodes {named}, and not this one, which is node {node}");
+        return Err(FormationError::Options(why));
+    }
+    founders.insert(node);
+    if founders.len() > FOUNDERS_MAX {
+        let why =
+            format!("--peers names {} nodes; a cluster is founded by {FOUNDERS_MAX} at most", founders.len());
+        return Err(FormationError::Options(why));
+    }
+    match founding.store.load().map_err(FormationError::Store)? {
+        None => Ok(Identity::empty(node, founders)),
+        Some(stored) if stored.node != node => Err(FormationError::OtherNode { node, stored: stored.node }),
+        Some(stored) if stored.founders != founders => {
+            Err(FormationError::OtherFounders { node, here: founders, peer: node, there: stored.founders })
+        }
+        Some(stored) => Ok(stored),
+    }
+}
+
+/// What a founder said, or why it did not.
+type Answers = BTreeMap<NodeId, Result<Identity, String>>;
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Somebody has not answered, or is not as far as he must be.
+    Wait,
+    /// This node makes the cluster's id.
+    Found,
+    /// This node is forming the cluster of that id.
+    Take(String),
+    /// All have agreed.
+    Formed,
+}
+
+/// What follows from what all others said in one round.
+fn decide(own: &Identity, answers: &Answers) -> Result<Step, FormationError> {
+    let node = own.node;
+    let said = || answers.iter().filter_map(|(peer, answer)| Some((*peer, answer.as_ref().ok()?)));
+    if own.phase == Phase::Empty
+        && let Some((peer, formed)) = said().find(|(_, other)| other.phase == Phase::Formed)
+    {
+        return Err(FormationError::Exists { node, cluster: formed.cluster.clone(), peer });
+    }
+    if let Some((peer, other)) = said().find(|(_, other)| other.founders != own.founders) {
+        let (here, there) = (own.founders.clone(), other.founders.clone());
+        return Err(FormationError::OtherFounders { node, here, peer, there });
+    }
+    let of_a_cluster = |(_, other): &(NodeId, &Identity)| other.phase != Phase::Empty;
+    let mut members = said().filter(of_a_cluster).map(|(peer, other)| (peer, &other.cluster));
+    let first = match own.phase {
+        Phase::Empty => members.next(),
+        Phase::Forming | Phase::Formed => Some((node, &own.cluster)),
+    };
+    if let Some((one, cluster)) = first
+        && let Some((other, other_cluster)) = members.find(|(_, other)| *other != cluster)
+    {
+        let (cluster, other_cluster) = (cluster.clone(), other_cluster.clone());
+        return Err(FormationError::TwoClusters { one, cluster, other, other_cluster });
+    }
+    let all_answered = own
+        .founders
+        .iter()
+        .all(|founder| *founder == node || answers.get(founder).is_some_and(Result::is_ok));
+    if !all_answered {
+        return Ok(Step::Wait);
+    }
+    let all_agree = said().all(|answer| of_a_cluster(&answer));
+    Ok(match (own.phase, first) {
+        (Phase::Empty, Some((_, cluster))) => Step::Take(cluster.clone()),
+        (Phase::Empty, None) if own.founders.first() == Some(&node) => Step::Found,
+        (Phase::Forming, _) if all_agree => Step::Formed,
+        (Phase::Formed, _) => Step::Formed,
+        _ => Step::Wait,
+    })
+}
+
+async fn ask_all(founding: &Founding<'_>, own: &Identity) -> Answers {
+    let others = founding.peers.iter().filter(|(peer, _)| **peer != founding.node);
+    let asking =
+        others.map(|(peer, address)| async move { (*peer, ask(founding, own, *peer, address).await) });
+    join_all(asking).await.into_iter().collect()
+}
+
+async fn ask(
+    founding: &Founding<'_>,
+    own: &Identity,
+    peer: NodeId,
+    address: &str,
+) -> Result<Identity, String> {
+    let hello = Hello::new(own, peer, Purpose::Formation);
+    let greeted =
+        connect(address, founding.listening.tls(), &hello).await.map_err(|error| error.to_string())?;
+    match greeted.identity {
+        Some(identity) if identity.node == peer => Ok(identity),
+        Some(identity) => Err(format!("at {address} is node {}", identity.node)),
+        None => Err("it did not say who it is".to_owned()),
+    }
+}
+
+/// Tells others who this node is, for as long as this is polled.
+async fn answer_others(listening: &TcpListening, told: Arc<Mutex<Identity>>) {
+    let logged = Arc::default();
+    listening
+        .accept_all(|mut stream, peer| {
+            let (told, logged) = (Arc::clone(&told), Arc::clone(&logged));
+            async move {
+                let own = told.lock().clone();
+                let is_founder = |node| own.founders.contains(&node);
+                receive(&mut stream, peer, &own, is_founder, &logged).await;
+            }
+        })
+        .await;
+}
+
+/// Pauses between rounds, and says now and then what they are for.
+struct Waiting {
+    pauses: Pauses,
+    logged: Option<Instant>,
+}
+
+impl Waiting {
+    fn new(seed: u64) -> Waiting {
+        Waiting { pauses: Pauses::new(seed), logged: None }
+    }
+
+    fn begin_again(&mut self) {
+        self.pauses.begin_again();
+    }
+
+    async fn pause(&mut self, own: &Identity, answers: &Answers) {
+        if self.logged.is_none_or(|logged| logged.elapsed() >= WAITING_LOG) {
+            self.logged = Some(Instant::now());
+            let whom = waited_for(own, answers);
+            tracing::info!(node = %own.node, "waiting for the other founders of the cluster: {whom}");
+        }
+        sleep(self.pauses.next()).await;
+    }
+}
+
+fn waited_for(own: &Identity, answers: &Answers) -> String {
+    let reasons = answers.iter().filter_map(|(peer, answer)| match answer {
+        Err(why) => Some(format!("node {peer} ({why})")),
+        Ok(other) if other.phase == Phase::Empty && own.phase == Phase::Forming => {
+            Some(format!("node {peer} (it has not taken the cluster's id yet)"))
+        }
+        Ok(_) => None,
+    });
+    let reasons: Vec<String> = reasons.collect();
+    match (reasons.is_empty(), own.founders.first()) {
+        (true, Some(first)) => format!("node {first} (it makes the cluster's id)"),
+        _ => reasons.join(", "),
+    }
+}

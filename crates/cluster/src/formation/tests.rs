@@ -1,0 +1,190 @@
+//! What follows from what others say, and that no order of asking, dying and losing disks leads astray.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use weir_model::NodeId;
+
+use super::{Answers, FormationError, Step, decide};
+use crate::identity::{Identity, Phase};
+
+fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
+    numbers.iter().copied().map(NodeId).collect()
+}
+
+fn identity(node: u64, phase: Phase, cluster: &str) -> Identity {
+    Identity { node: NodeId(node), phase, cluster: cluster.into(), founders: nodes(&[1, 2, 3]) }
+}
+
+fn empty(node: u64) -> Identity {
+    identity(node, Phase::Empty, "")
+}
+
+fn forming(node: u64, cluster: &str) -> Identity {
+    identity(node, Phase::Forming, cluster)
+}
+
+fn formed(node: u64, cluster: &str) -> Identity {
+    identity(node, Phase::Formed, cluster)
+}
+
+fn answers(said: &[Identity], silent: &[u64]) -> Answers {
+    let said = said.iter().map(|identity| (identity.node, Ok(identity.clone())));
+    said.chain(silent.iter().map(|node| (NodeId(*node), Err("it is down".into())))).collect()
+}
+
+#[test]
+fn all_empty_the_lowest_makes_the_id_and_the_others_take_it() {
+    assert_eq!(decide(&empty(1), &answers(&[empty(2), empty(3)], &[])), Ok(Step::Found));
+    assert_eq!(decide(&empty(2), &answers(&[empty(1), empty(3)], &[])), Ok(Step::Wait));
+    let take = Ok(Step::Take("lake".into()));
+    assert_eq!(decide(&empty(3), &answers(&[forming(1, "lake"), empty(2)], &[])), take);
+    // The lowest as well, if it has nothing and another has the id.
+    assert_eq!(decide(&empty(1), &answers(&[forming(2, "lake"), empty(3)], &[])), take);
+}
+
+#[test]
+fn nobody_goes_on_before_all_have_answered() {
+    assert_eq!(decide(&empty(1), &answers(&[empty(2)], &[3])), Ok(Step::Wait));
+    assert_eq!(decide(&empty(2), &answers(&[forming(1, "lake")], &[3])), Ok(Step::Wait));
+    assert_eq!(decide(&forming(2, "lake"), &answers(&[forming(1, "lake")], &[3])), Ok(Step::Wait));
+    assert_eq!(decide(&forming(1, "lake"), &answers(&[forming(2, "lake"), empty(3)], &[])), Ok(Step::Wait));
+}
+
+#[test]
+fn all_forming_or_formed_is_formed() {
+    let answers = answers(&[formed(1, "lake"), forming(3, "lake")], &[]);
+    assert_eq!(decide(&forming(2, "lake"), &answers), Ok(Step::Formed));
+}
+
+#[test]
+fn an_empty_node_beside_one_that_is_formed_must_not_go_on() {
+    let exists = FormationError::Exists { node: NodeId(1), cluster: "lake".into(), peer: NodeId(2) };
+    assert!(exists.to_string().contains("cluster lake"), "{exists}");
+    // At once, whoever else is down.
+    assert_eq!(decide(&empty(1), &answers(&[formed(2, "lake")], &[3])), Err(exists));
+}
+
+#[test]
+fn different_clusters_are_named() {
+    let error = decide(&forming(1, "lake"), &answers(&[forming(3, "sea")], &[2])).unwrap_err();
+    let (one, other) = (NodeId(1), NodeId(3));
+    let (cluster, other_cluster) = ("lake".into(), "sea".into());
+    assert_eq!(error, FormationError::TwoClusters { one, cluster, other, other_cluster });
+    let error = decide(&empty(1), &answers(&[forming(2, "lake"), forming(3, "sea")], &[])).unwrap_err();
+    assert!(error.to_string().starts_with("node 2 is of cluster lake, and node 3 of cluster sea"), "{error}");
+}
+
+#[test]
+fn different_founders_are_named() {
+    let other = Identity { founders: nodes(&[1, 2, 4]), ..empty(2) };
+    let error = decide(&empty(1), &answers(&[other], &[3])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "--peers of node 1 names nodes 1, 2, 3, and that of node 2 names nodes 1, 2, 4; they differ in 3, 4, and \
+         must be the same"
+    );
+}
+
+/// A founder in the model: its disk, and what its process has heard since it last began to ask.
+#[derive(Default)]
+struct Founder {
+    disk: Option<Identity>,
+    /// None while the process is down, or has given up.
+    heard: Option<Answers>,
+    has_given_up: bool,
+    has_lost_its_disk: bool,
+    /// It was formed, and another was, when it lost its disk: votes of it may have been counted.
+    must_not_vote: bool,
+}
+
+/// One run of founders that ask, decide, die, come back, and lose disks, fewer than a majority of them.
+fn run_model(seed: u64, count: u64) -> Vec<Founder> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let all: BTreeSet<NodeId> = (1..=count).map(NodeId).collect();
+    let mut founders: BTreeMap<NodeId, Founder> =
+        all.iter().map(|node| (*node, Founder::default())).collect();
+    let mut losses_left = random.random_range(0..=(count - 1) / 2);
+    let mut made = 0;
+    for _ in 0..400 {
+        let node = NodeId(random.random_range(1..=count));
+        let founder = founders.get_mut(&node).unwrap();
+        let own = founder.disk.clone().unwrap_or_else(|| Identity::empty(node, all.clone()));
+        match random.random_range(0..20) {
+            0 => founder.heard = None,
+            // Most of them late, where they matter.
+            1 if losses_left > 0 && (own.phase == Phase::Formed || random.random_bool(0.1)) => {
+                losses_left -= 1;
+                let others_formed = founders.iter().any(|(other, founder)| {
+                    *other != node && founder.disk.as_ref().is_some_and(|disk| disk.phase == Phase::Formed)
+                });
+                let founder = founders.get_mut(&node).unwrap();
+                founder.must_not_vote |= own.phase == Phase::Formed && others_formed;
+                (founder.disk, founder.heard, founder.has_given_up) = (None, None, false);
+                founder.has_lost_its_disk = true;
+            }
+            2..=4 if founder.heard.is_none() && !founder.has_given_up => founder.heard = Some(Answers::new()),
+            _ => {
+                if founder.heard.is_none() || own.phase == Phase::Formed {
+                    continue;
+                }
+                // Asks one more, who may be down.
+                let peer = NodeId(random.random_range(1..=count));
+                let said = match founders.get(&peer) {
+                    Some(other) if peer != node && other.heard.is_some() => {
+                        other.disk.clone().unwrap_or_else(|| Identity::empty(peer, all.clone()))
+                    }
+                    _ => continue,
+                };
+                let founder = founders.get_mut(&node).unwrap();
+                let heard = founder.heard.as_mut().unwrap();
+                heard.insert(peer, Ok(said));
+                let forming = |cluster| Identity { phase: Phase::Forming, cluster, ..own.clone() };
+                founder.disk = match decide(&own, heard) {
+                    Ok(Step::Wait) => {
+                        if heard.len() as u64 == count - 1 {
+                            heard.clear();
+                        }
+                        continue;
+                    }
+                    Ok(Step::Found) => {
+                        made += 1;
+                        Some(forming(format!("{made}")))
+                    }
+                    Ok(Step::Take(cluster)) => Some(forming(cluster)),
+                    Ok(Step::Formed) => Some(Identity { phase: Phase::Formed, ..own }),
+                    Err(_) => {
+                        (founder.heard, founder.has_given_up) = (None, true);
+                        continue;
+                    }
+                };
+                founder.heard = Some(Answers::new());
+            }
+        }
+    }
+    founders.into_values().collect()
+}
+
+#[test]
+fn no_order_of_events_lets_a_node_vote_that_forgot_its_votes() {
+    let (mut formed_at_all, mut refused) = (0, 0);
+    for seed in 0..20_000 {
+        let founders = run_model(seed, 3 + seed % 3);
+        let formed: Vec<&Founder> = founders
+            .iter()
+            .filter(|founder| founder.disk.as_ref().is_some_and(|disk| disk.phase == Phase::Formed))
+            .collect();
+        let clusters: BTreeSet<&str> =
+            formed.iter().filter_map(|founder| Some(founder.disk.as_ref()?.cluster.as_str())).collect();
+        assert!(clusters.len() <= 1, "seed {seed}: clusters {clusters:?}");
+        assert!(formed.iter().all(|founder| !founder.must_not_vote), "seed {seed}");
+        if founders.iter().all(|founder| !founder.has_lost_its_disk && !founder.has_given_up) {
+            formed_at_all += usize::from(formed.len() == founders.len());
+        }
+        refused += founders.iter().filter(|founder| founder.must_not_vote && founder.has_given_up).count();
+    }
+    // The model gets somewhere.
+    assert!(formed_at_all > 1000, "{formed_at_all} clusters were formed");
+    assert!(refused > 100, "{refused} nodes that had forgotten were refused");
+}

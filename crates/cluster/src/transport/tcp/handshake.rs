@@ -1,0 +1,277 @@
+//! What both sides say before anything else, without I/O.
+//!
+//! ```text
+//! message = magic "weirpeer", length u32 of the body, crc u32 (CRC-32C of the body), body
+//! hello   = oldest u16, newest u16, purpose u8 (1 shards, 2 service, 3 formation),
+//!           from u64, to u64, cluster string
+//! reply   = 0 u8, version u16, flag u8, identity if the flag is 1 (see `identity.rs`)
+//!         | 1 u8, reason u8, words string
+//! ```
+//!
+//! The one that connects says hello, the other replies. Integers are little-endian. The layout of both stays what it is
+//! in every version, so that nodes of any two can tell each other what they speak; what a later one adds stands behind.
+
+use bytes::{Buf, Bytes, BytesMut};
+use weir_model::NodeId;
+use weir_model::wire::{DecodeError, Reader, Writer};
+
+use crate::identity::{CLUSTER_ID_BYTES_MAX, Identity, Phase};
+
+/// The oldest version of the protocol between nodes that this code speaks.
+pub(crate) const VERSION_OLDEST: u16 = 1;
+
+/// The newest.
+pub(crate) const VERSION_NEWEST: u16 = 1;
+
+const MAGIC: &[u8; 8] = b"weirpeer";
+
+/// Bytes in front of a body.
+const HEAD_BYTES: usize = 16;
+
+/// Longest body, in bytes: an identity with as many founders as there may be takes some 600.
+pub(crate) const BODY_BYTES_MAX: usize = 2048;
+
+/// Longest words that a refusal is given, in bytes.
+const WORDS_BYTES_MAX: usize = 512;
+
+/// What a connection is for. Each has its own, so that a large append holds up no call to the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// Calls on the lines of shards.
+    Shards = 1,
+    /// Calls to the service.
+    Service = 2,
+    /// Asks who the other is; the reply is all there is.
+    Formation = 3,
+}
+
+/// What the one that connects says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub oldest: u16,
+    pub newest: u16,
+    pub purpose: Purpose,
+    pub from: NodeId,
+    /// Who the other is believed to be.
+    pub to: NodeId,
+    /// Empty where there is none yet.
+    pub cluster: String,
+}
+
+/// What the other says to that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It goes on by this version. The identity is the answer to [`Purpose::Formation`].
+    Accept { version: u16, identity: Option<Identity> },
+    /// The connection ends here.
+    Refuse(Refusal),
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub reason: Reason,
+    pub words: String,
+}
+
+/// Why a connection is refused, for code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    OtherCluster,
+    OtherNode,
+    UnknownNode,
+    NoCommonVersion,
+    NotFormed,
+    /// One that a later version has.
+    Other(u8),
+}
+
+/// Bytes that are no message. The connection ends.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MessageError {
+    #[error("this is not the protocol between nodes of Weir")]
+    Magic,
+    #[error("a message of the handshake announces {0} bytes, more than the {BODY_BYTES_MAX} allowed")]
+    Length(u32),
+    #[error("a message of the handshake has a wrong checksum")]
+    Checksum,
+    #[error(transparent)]
+    Content(#[from] DecodeError),
+}
+
+/// Takes the body of the message at the front, if all of it is there. What can be none is told by the first wrong byte.
+pub(crate) fn take_message(buffer: &mut BytesMut) -> Result<Option<Bytes>, MessageError> {
+    let magic = buffer.len().min(MAGIC.len());
+    if buffer[..magic] != MAGIC[..magic] {
+        return Err(MessageError::Magic);
+    }
+    if buffer.len() < HEAD_BYTES {
+        return Ok(None);
+    }
+    let mut head = &buffer[MAGIC.len()..HEAD_BYTES];
+    let (length, crc) = (head.get_u32_le(), head.get_u32_le());
+    if length as usize > BODY_BYTES_MAX {
+        return Err(MessageError::Length(length));
+    }
+    if buffer.len() < HEAD_BYTES + length as usize {
+        return Ok(None);
+    }
+    let body = buffer.split_to(HEAD_BYTES + length as usize).freeze().slice(HEAD_BYTES..);
+    if crc32c::crc32c(&body) != crc {
+        return Err(MessageError::Checksum);
+    }
+    Ok(Some(body))
+}
+
+fn message(body: &[u8]) -> Bytes {
+    let mut out = Writer::new();
+    out.raw(MAGIC);
+    out.u32(body.len() as u32);
+    out.u32(crc32c::crc32c(body));
+    out.raw(body);
+    out.finish()
+}
+
+fn read_u16(r: &mut Reader) -> Result<u16, DecodeError> {
+    r.array().map(u16::from_le_bytes)
+}
+
+impl Hello {
+    /// What this code says.
+    pub(crate) fn new(from: &Identity, to: NodeId, purpose: Purpose) -> Hello {
+        let (oldest, newest) = (VERSION_OLDEST, VERSION_NEWEST);
+        Hello { oldest, newest, purpose, from: from.node, to, cluster: from.cluster.clone() }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Writer::new();
+        out.raw(&self.oldest.to_le_bytes());
+        out.raw(&self.newest.to_le_bytes());
+        out.u8(self.purpose as u8);
+        out.u64(self.from.0);
+        out.u64(self.to.0);
+        out.str(&self.cluster);
+        message(&out.finish())
+    }
+
+    pub(crate) fn decode(body: Bytes) -> Result<Hello, MessageError> {
+        let mut r = Reader::new("a hello", body);
+        let (oldest, newest) = (read_u16(&mut r)?, read_u16(&mut r)?);
+        let purpose = match r.u8()? {
+            1 => Purpose::Shards,
+            2 => Purpose::Service,
+            3 => Purpose::Formation,
+            _ => return Err(r.error("its purpose is not known").into()),
+        };
+        let (from, to) = (NodeId(r.u64()?), NodeId(r.u64()?));
+        let cluster = r.str()?;
+        if cluster.len() > CLUSTER_ID_BYTES_MAX {
+            return Err(r.error("the cluster's id is too long").into());
+        }
+        Ok(Hello { oldest, newest, purpose, from, to, cluster })
+    }
+}
+
+impl Reply {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Writer::new();
+        match self {
+            Reply::Accept { version, identity } => {
+                out.u8(0);
+                out.raw(&version.to_le_bytes());
+                out.u8(u8::from(identity.is_some()));
+                if let Some(identity) = identity {
+                    identity.encode(&mut out);
+                }
+            }
+            Reply::Refuse(refusal) => {
+                out.u8(1);
+                out.u8(refusal.reason.code());
+                out.str(shorten(&refusal.words));
+            }
+        }
+        message(&out.finish())
+    }
+
+    pub(crate) fn decode(body: Bytes) -> Result<Reply, MessageError> {
+        let mut r = Reader::new("the reply to a hello", body);
+        match r.u8()? {
+            0 => {
+                let version = read_u16(&mut r)?;
+                let identity = if r.bool()? { Some(Identity::decode(&mut r)?) } else { None };
+                Ok(Reply::Accept { version, identity })
+            }
+            1 => {
+                let reason = Reason::from_code(r.u8()?);
+                let words = shorten(&r.str()?).to_owned();
+                Ok(Reply::Refuse(Refusal { reason, words }))
+            }
+            _ => Err(r.error("it neither accepts nor refuses").into()),
+        }
+    }
+}
+
+impl Reason {
+    fn code(self) -> u8 {
+        match self {
+            Reason::OtherCluster => 1,
+            Reason::OtherNode => 2,
+            Reason::UnknownNode => 3,
+            Reason::NoCommonVersion => 4,
+            Reason::NotFormed => 5,
+            Reason::Other(code) => code,
+        }
+    }
+
+    fn from_code(code: u8) -> Reason {
+        match code {
+            1 => Reason::OtherCluster,
+            2 => Reason::OtherNode,
+            3 => Reason::UnknownNode,
+            4 => Reason::NoCommonVersion,
+            5 => Reason::NotFormed,
+            other => Reason::Other(other),
+        }
+    }
+}
+
+fn shorten(words: &str) -> &str {
+    &words[..words.floor_char_boundary(WORDS_BYTES_MAX)]
+}
+
+/// Whether this node takes the connection, and by which version; `is_known` says whether the other is a peer of it.
+pub(crate) fn judge(hello: &Hello, own: &Identity, is_known: bool) -> Result<u16, Refusal> {
+    let refuse = |reason, words: String| Err(Refusal { reason, words });
+    let (from, node) = (hello.from, own.node);
+    let version = hello.newest.min(VERSION_NEWEST);
+    if version < hello.oldest.max(VERSION_OLDEST) {
+        return refuse(
+            Reason::NoCommonVersion,
+            format!(
+                "node {from} speaks versions {} to {} of the protocol between nodes, and node {node} versions \
+                 {VERSION_OLDEST} to {VERSION_NEWEST}",
+                hello.oldest, hello.newest
+            ),
+        );
+    }
+    if hello.to != node || from == node {
+        let words = format!("this is node {node}, and node {from} meant node {}; look at --peers", hello.to);
+        return refuse(Reason::OtherNode, words);
+    }
+    if hello.purpose == Purpose::Formation {
+        // Whoever asks may have been given other peers; the answer tells him.
+        return Ok(version);
+    }
+    if own.phase != Phase::Formed {
+        return refuse(Reason::NotFormed, format!("node {node} is still forming its cluster"));
+    }
+    if hello.cluster != own.cluster {
+        let words =
+            format!("node {from} is of the cluster {}, and node {node} of {}", hello.cluster, own.cluster);
+        return refuse(Reason::OtherCluster, words);
+    }
+    if !is_known {
+        return refuse(Reason::UnknownNode, format!("node {from} is not among the peers of node {node}"));
+    }
+    Ok(version)
+}

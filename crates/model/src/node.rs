@@ -1,0 +1,173 @@
+//! Nodes as they say of themselves: what every node, and every client, is told of the others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::NodeId;
+use crate::wire::{DecodeError, Reader, Writer};
+
+/// Nodes that are registered. All are in memory on every node, and in every answer about the cluster.
+pub const NODES_MAX: usize = 1_024;
+
+/// What one node may say of itself, in bytes of its encoding: a few names and addresses.
+pub const NODE_BYTES_MAX: usize = 8 << 10;
+
+/// A host and port that clients are told to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeMeta {
+    /// Which node it is.
+    pub id: NodeId,
+    /// What clients are told to connect to, by protocol name.
+    pub advertised: BTreeMap<String, HostPort>,
+    /// Where it stands: Kafka's `broker.rack`.
+    pub zone: Option<String>,
+    /// Version of its binary.
+    pub version: String,
+}
+
+impl NodeMeta {
+    /// Writes it, for commands and checkpoints.
+    pub fn encode(&self, out: &mut Writer) {
+        out.u64(self.id.0);
+        out.u32(self.advertised.len() as u32);
+        for (protocol, endpoint) in &self.advertised {
+            out.str(protocol);
+            out.str(&endpoint.host);
+            out.u32(u32::from(endpoint.port));
+        }
+        out.opt_str(self.zone.as_deref());
+        out.str(&self.version);
+    }
+
+    /// Reads what [`NodeMeta::encode`] wrote.
+    pub fn decode(r: &mut Reader) -> Result<NodeMeta, DecodeError> {
+        let id = NodeId(r.u64()?);
+        let listed = r.list(12, |r| Ok((r.str()?, HostPort { host: r.str()?, port: port(r)? })))?;
+        let protocols = listed.len();
+        let advertised: BTreeMap<String, HostPort> = listed.into_iter().collect();
+        if advertised.len() != protocols {
+            return Err(r.error("a protocol is there twice"));
+        }
+        Ok(NodeMeta { id, advertised, zone: r.opt_str()?, version: r.str()? })
+    }
+
+    /// Bytes of its encoding.
+    pub fn encoded_bytes(&self) -> usize {
+        let mut out = Writer::new();
+        self.encode(&mut out);
+        out.len()
+    }
+}
+
+fn port(r: &mut Reader) -> Result<u16, DecodeError> {
+    u16::try_from(r.u32()?).map_err(|_| r.error("a port is out of range"))
+}
+
+/// A node as the meta shard knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegisteredNode {
+    /// What it says of itself.
+    pub meta: NodeMeta,
+    /// Whether an operator wants it to lead nothing.
+    pub draining: bool,
+}
+
+impl RegisteredNode {
+    /// Writes it, for checkpoints.
+    pub fn encode(&self, out: &mut Writer) {
+        out.u8(u8::from(self.draining));
+        self.meta.encode(out);
+    }
+
+    /// Reads what [`RegisteredNode::encode`] wrote.
+    pub fn decode(r: &mut Reader) -> Result<RegisteredNode, DecodeError> {
+        Ok(RegisteredNode { draining: r.bool()?, meta: NodeMeta::decode(r)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn node() -> RegisteredNode {
+        let endpoint = |host: &str, port| HostPort { host: host.into(), port };
+        RegisteredNode {
+            draining: true,
+            meta: NodeMeta {
+                id: NodeId(7),
+                advertised: BTreeMap::from([
+                    ("kafka".into(), endpoint("a.example", 9092)),
+                    ("kafka+tls".into(), endpoint("::1", 65_535)),
+                ]),
+                zone: Some("east".into()),
+                version: "0.1.0".into(),
+            },
+        }
+    }
+
+    fn encoded(node: &RegisteredNode) -> Vec<u8> {
+        let mut out = Writer::new();
+        node.encode(&mut out);
+        out.finish().to_vec()
+    }
+
+    /// The bytes that `docs/formats.md` draws.
+    #[test]
+    fn a_node_is_written_as_ever_and_read_as_it_was_written() {
+        let small = RegisteredNode {
+            draining: false,
+            meta: NodeMeta {
+                id: NodeId(2),
+                advertised: BTreeMap::from([("kafka".into(), HostPort { host: "h".into(), port: 258 })]),
+                zone: None,
+                version: "1".into(),
+            },
+        };
+        let golden = b"\x00\x02\0\0\0\0\0\0\0\x01\0\0\0\x05\0\0\0kafka\x01\0\0\0h\x02\x01\0\0\x00\x01\0\0\01";
+        assert_eq!(encoded(&small), golden);
+        for node in [small, node(), RegisteredNode::default()] {
+            let mut reader = Reader::new("a node", encoded(&node).into());
+            assert_eq!(RegisteredNode::decode(&mut reader), Ok(node));
+            reader.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn an_address_of_the_sixth_version_stands_in_brackets() {
+        let shown = node().meta.advertised.values().map(HostPort::to_string).collect::<Vec<_>>();
+        assert_eq!(shown, ["a.example:9092", "[::1]:65535"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_damage_is_an_error_or_another_node_and_never_a_panic(
+            at in 0usize..120, byte in any::<u8>(), cut in 0usize..120,
+        ) {
+            let mut bytes = encoded(&node());
+            if at < bytes.len() { bytes[at] = byte; }
+            bytes.truncate(cut);
+            let _ = RegisteredNode::decode(&mut Reader::new("a node", bytes.into()));
+        }
+    }
+}
