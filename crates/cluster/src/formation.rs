@@ -14,10 +14,11 @@
 //! ```
 //!
 //! Why that is enough: suppose a node lost its disk, and comes out of the first step all the same. Every other founder
-//! told it, after it had started again, that it was not formed. If none of them lost its disk as well, none had ever
-//! voted or counted a vote, and what this node voted before is as if it had not been. If some did, but no majority: a
-//! vote or an entry counted only if a majority was formed; one of that majority has its disk, and would have said so. Once
-//! a majority has lost its disks, nothing is left that could be kept.
+//! told it, after it had started again, that it was not formed; and did not become so until this node was forming again,
+//! since whoever is asked by an empty node forgets what that node said before. So nobody who still has his disk was
+//! formed when this node took the id. As long as no majority has lost its disks, no majority had been formed, and a vote
+//! or an entry counts only with a majority: what this node voted before is as if it had not been. Once a majority has
+//! lost its disks, nothing is left that could be kept.
 //!
 //! Nothing has a time limit. Who is waited for is logged, and a node that is started again goes on where it was.
 
@@ -147,48 +148,102 @@ pub async fn form(
     if identity.phase == Phase::Formed {
         return Ok(identity);
     }
-    let told = Arc::new(Mutex::new(identity.clone()));
+    let told = Arc::new(Mutex::new(Told { identity: identity.clone(), asked_empty: BTreeMap::new() }));
     let answering = answer_others(founding.listening, Arc::clone(&told));
     let forming = async {
         let mut make_cluster_id = Some(make_cluster_id);
         let mut waiting = Waiting::new(founding.seed ^ founding.node.0);
-        loop {
-            let answers = ask_all(&founding, &identity).await;
-            match decide(&identity, &answers)? {
-                Step::Wait => {
-                    waiting.pause(&identity, &answers).await;
-                    continue;
+        while identity.phase != Phase::Formed {
+            let asked_empty = told.lock().asked_empty.clone();
+            let mut answers = ask_all(&founding, &identity).await;
+            let next = {
+                // Whoever asks meanwhile is answered with what is kept then.
+                let mut told = told.lock();
+                told.forget_what_changed(&asked_empty, &mut answers);
+                let step = decide(&identity, &answers)?;
+                let next = carry_out(step, &identity, &mut make_cluster_id)?;
+                if let Some(next) = &next {
+                    founding.store.save(next).map_err(FormationError::Store)?;
+                    told.identity = next.clone();
                 }
-                Step::Found => {
-                    let Some(make) = make_cluster_id.take() else { continue };
-                    let cluster = make();
-                    if cluster.is_empty() || cluster.len() > CLUSTER_ID_BYTES_MAX {
-                        let why = format!("a cluster's id has from 1 to {CLUSTER_ID_BYTES_MAX} bytes");
-                        return Err(FormationError::Options(why));
-                    }
-                    tracing::info!(cluster, "this node makes the id of the new cluster");
-                    identity = Identity { phase: Phase::Forming, cluster, ..identity };
+                next
+            };
+            match next {
+                None => waiting.pause(&identity, &answers).await,
+                Some(next) => {
+                    identity = next;
+                    waiting.begin_again();
                 }
-                Step::Take(cluster) => {
-                    tracing::info!(cluster, "this node takes part in forming a cluster");
-                    identity = Identity { phase: Phase::Forming, cluster, ..identity };
-                }
-                Step::Formed => identity.phase = Phase::Formed,
             }
-            founding.store.save(&identity).map_err(FormationError::Store)?;
-            // Not before it is kept.
-            *told.lock() = identity.clone();
-            if identity.phase == Phase::Formed {
-                let founders = list_nodes(&identity.founders);
-                tracing::info!(cluster = identity.cluster, founders, "the cluster is formed");
-                return Ok(identity);
-            }
-            waiting.begin_again();
         }
+        let founders = list_nodes(&identity.founders);
+        tracing::info!(cluster = identity.cluster, founders, "the cluster is formed");
+        Ok(identity)
     };
     tokio::select! {
         formed = forming => formed,
         () = answering => Err(FormationError::Options("the port for nodes was closed".to_owned())),
+    }
+}
+
+/// Who this node is after a step, if it is one.
+fn carry_out(
+    step: Step,
+    own: &Identity,
+    make_cluster_id: &mut Option<impl FnOnce() -> String>,
+) -> Result<Option<Identity>, FormationError> {
+    let (phase, cluster) = match step {
+        Step::Wait => return Ok(None),
+        Step::Found => {
+            let Some(make) = make_cluster_id.take() else { return Ok(None) };
+            let cluster = make();
+            if cluster.is_empty() || cluster.len() > CLUSTER_ID_BYTES_MAX {
+                let why = format!("a cluster's id has from 1 to {CLUSTER_ID_BYTES_MAX} bytes");
+                return Err(FormationError::Options(why));
+            }
+            tracing::info!(cluster, "this node makes the id of the new cluster");
+            (Phase::Forming, cluster)
+        }
+        Step::Take(cluster) => {
+            tracing::info!(cluster, "this node takes part in forming a cluster");
+            (Phase::Forming, cluster)
+        }
+        Step::Formed => (Phase::Formed, own.cluster.clone()),
+    };
+    Ok(Some(Identity { phase, cluster, ..own.clone() }))
+}
+
+/// What others are told, and which of them asked.
+struct Told {
+    /// As it is kept.
+    identity: Identity,
+    /// How often each founder asked while it was empty.
+    asked_empty: BTreeMap<NodeId, u64>,
+}
+
+impl Told {
+    /// What is told to the one who says this.
+    fn answer(&mut self, hello: &Hello) -> Identity {
+        let mut identity = self.identity.clone();
+        if hello.purpose != Purpose::Formation {
+            // There is no node yet that could be called.
+            identity.phase = Phase::Forming;
+        } else if hello.cluster.is_empty() && identity.founders.contains(&hello.from) {
+            *self.asked_empty.entry(hello.from).or_default() += 1;
+        }
+        identity
+    }
+
+    /// Those that were empty after the questions went out are not what they may have said they were.
+    fn forget_what_changed(&self, asked_empty: &BTreeMap<NodeId, u64>, answers: &mut Answers) {
+        for (peer, times) in &self.asked_empty {
+            let was_more = answers
+                .get(peer)
+                .is_some_and(|answer| answer.as_ref().is_ok_and(|said| said.phase != Phase::Empty));
+            if was_more && asked_empty.get(peer) != Some(times) {
+                answers.insert(*peer, Err("it was empty a moment ago".to_owned()));
+            }
+        }
     }
 }
 
@@ -299,15 +354,14 @@ async fn ask(
 }
 
 /// Tells others who this node is, for as long as this is polled.
-async fn answer_others(listening: &TcpListening, told: Arc<Mutex<Identity>>) {
+async fn answer_others(listening: &TcpListening, told: Arc<Mutex<Told>>) {
     let logged = Arc::default();
     listening
         .accept_all(|mut stream, peer| {
             let (told, logged) = (Arc::clone(&told), Arc::clone(&logged));
             async move {
-                let own = told.lock().clone();
-                let is_founder = |node| own.founders.contains(&node);
-                receive(&mut stream, peer, &own, is_founder, &logged).await;
+                let answer = |hello: &Hello| (told.lock().answer(hello), false);
+                receive(&mut stream, peer, answer, &logged).await;
             }
         })
         .await;

@@ -52,3 +52,27 @@ pub use transport::{
 pub fn decode_rpc_anything(bytes: bytes::Bytes) {
     raft::rpc::decode_anything(bytes);
 }
+
+/// Reads bytes as frames of another node, whatever they are; for fuzzing.
+#[doc(hidden)]
+pub fn read_peer_frames_anything(bytes: &[u8]) {
+    transport::tcp::anything::read_frames(bytes);
+}
+
+/// Reads bytes as a handshake of another node, whatever they are; for fuzzing.
+#[doc(hidden)]
+pub fn read_peer_handshake_anything(bytes: &[u8]) {
+    transport::tcp::anything::read_handshake(bytes);
+}
+
+/// Valid frames between nodes, for fuzzing.
+#[doc(hidden)]
+pub fn peer_frame_seeds() -> Vec<Vec<u8>> {
+    transport::tcp::anything::frame_seeds()
+}
+
+/// Valid handshakes between nodes, for fuzzing.
+#[doc(hidden)]
+pub fn peer_handshake_seeds() -> Vec<Vec<u8>> {
+    transport::tcp::anything::handshake_seeds()
+}

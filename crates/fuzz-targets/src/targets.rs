@@ -35,5 +35,7 @@ targets! {
     kafka_response,
     partition_index,
     partition_segment,
+    peer_frames,
+    peer_handshake,
     shard_checkpoint,
 }

@@ -6,8 +6,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weir_model::NodeId;
 
-use super::{Answers, FormationError, Step, decide};
+use super::{Answers, FormationError, Step, Told, decide};
 use crate::identity::{Identity, Phase};
+use crate::transport::tcp::handshake::{Hello, Purpose};
 
 fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
     numbers.iter().copied().map(NodeId).collect()
@@ -95,8 +96,10 @@ struct Founder {
     heard: Option<Answers>,
     has_given_up: bool,
     has_lost_its_disk: bool,
-    /// It was formed, and another was, when it lost its disk: votes of it may have been counted.
-    must_not_vote: bool,
+    /// With the disk that it has now or with one that it lost.
+    was_ever_formed: bool,
+    /// It has forgotten votes that it gave.
+    has_forgotten: bool,
 }
 
 /// One run of founders that ask, decide, die, come back, and lose disks, fewer than a majority of them.
@@ -116,11 +119,7 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
             // Most of them late, where they matter.
             1 if losses_left > 0 && (own.phase == Phase::Formed || random.random_bool(0.1)) => {
                 losses_left -= 1;
-                let others_formed = founders.iter().any(|(other, founder)| {
-                    *other != node && founder.disk.as_ref().is_some_and(|disk| disk.phase == Phase::Formed)
-                });
-                let founder = founders.get_mut(&node).unwrap();
-                founder.must_not_vote |= own.phase == Phase::Formed && others_formed;
+                founder.has_forgotten |= own.phase == Phase::Formed;
                 (founder.disk, founder.heard, founder.has_given_up) = (None, None, false);
                 founder.has_lost_its_disk = true;
             }
@@ -131,16 +130,27 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
                 }
                 // Asks one more, who may be down.
                 let peer = NodeId(random.random_range(1..=count));
-                let said = match founders.get(&peer) {
+                let said = match founders.get_mut(&peer) {
                     Some(other) if peer != node && other.heard.is_some() => {
+                        if own.phase == Phase::Empty {
+                            // What it said before does not hold any more.
+                            let was_empty = |said: &Identity| said.phase == Phase::Empty;
+                            let heard = other.heard.as_mut().unwrap();
+                            heard.retain(|who, said| *who != node || said.as_ref().is_ok_and(was_empty));
+                        }
                         other.disk.clone().unwrap_or_else(|| Identity::empty(peer, all.clone()))
                     }
                     _ => continue,
                 };
+                let ever_formed = founders.values().filter(|founder| founder.was_ever_formed).count() as u64;
                 let founder = founders.get_mut(&node).unwrap();
                 let heard = founder.heard.as_mut().unwrap();
                 heard.insert(peer, Ok(said));
-                let forming = |cluster| Identity { phase: Phase::Forming, cluster, ..own.clone() };
+                let forming = |cluster| {
+                    let votes_counted = ever_formed > count / 2;
+                    assert!(!founder.has_forgotten || !votes_counted, "seed {seed}: node {node} begins anew");
+                    Some(Identity { phase: Phase::Forming, cluster, ..own.clone() })
+                };
                 founder.disk = match decide(&own, heard) {
                     Ok(Step::Wait) => {
                         if heard.len() as u64 == count - 1 {
@@ -150,10 +160,13 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
                     }
                     Ok(Step::Found) => {
                         made += 1;
-                        Some(forming(format!("{made}")))
+                        forming(format!("{made}"))
                     }
-                    Ok(Step::Take(cluster)) => Some(forming(cluster)),
-                    Ok(Step::Formed) => Some(Identity { phase: Phase::Formed, ..own }),
+                    Ok(Step::Take(cluster)) => forming(cluster),
+                    Ok(Step::Formed) => {
+                        founder.was_ever_formed = true;
+                        Some(Identity { phase: Phase::Formed, ..own })
+                    }
                     Err(_) => {
                         (founder.heard, founder.has_given_up) = (None, true);
                         continue;
@@ -164,6 +177,38 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
         }
     }
     founders.into_values().collect()
+}
+
+#[test]
+fn what_a_founder_said_before_it_was_empty_does_not_hold() {
+    let ask = |told: &mut Told, from: &Identity| {
+        let answer = told.answer(&Hello::new(from, NodeId(1), Purpose::Formation));
+        assert_eq!(answer, told.identity);
+    };
+    let mut told = Told { identity: forming(1, "lake"), asked_empty: BTreeMap::new() };
+    ask(&mut told, &empty(2));
+    let before = told.asked_empty.clone();
+    let all = || answers(&[forming(2, "lake"), forming(3, "lake")], &[]);
+    let mut heard = all();
+    ask(&mut told, &forming(2, "lake"));
+    told.forget_what_changed(&before, &mut heard);
+    assert_eq!(heard, all(), "what it said after it was empty holds");
+    ask(&mut told, &empty(2));
+    ask(&mut told, &empty(7));
+    told.forget_what_changed(&before, &mut heard);
+    assert!(heard[&NodeId(2)].is_err() && heard[&NodeId(3)].is_ok(), "{heard:?}");
+    assert_eq!(decide(&forming(1, "lake"), &heard), Ok(Step::Wait));
+    // That it is empty holds all the same, and strangers are not remembered.
+    let mut heard = answers(&[empty(2), empty(3)], &[]);
+    told.forget_what_changed(&before, &mut heard);
+    assert!(heard.values().all(Result::is_ok));
+    assert_eq!(told.asked_empty.keys().copied().collect::<Vec<_>>(), [NodeId(2)]);
+    // Who wants more than to know is told that it is not the time yet.
+    told.identity = formed(1, "lake");
+    assert_eq!(
+        told.answer(&Hello::new(&formed(2, "lake"), NodeId(1), Purpose::Shards)).phase,
+        Phase::Forming
+    );
 }
 
 #[test]
@@ -178,11 +223,10 @@ fn no_order_of_events_lets_a_node_vote_that_forgot_its_votes() {
         let clusters: BTreeSet<&str> =
             formed.iter().filter_map(|founder| Some(founder.disk.as_ref()?.cluster.as_str())).collect();
         assert!(clusters.len() <= 1, "seed {seed}: clusters {clusters:?}");
-        assert!(formed.iter().all(|founder| !founder.must_not_vote), "seed {seed}");
         if founders.iter().all(|founder| !founder.has_lost_its_disk && !founder.has_given_up) {
             formed_at_all += usize::from(formed.len() == founders.len());
         }
-        refused += founders.iter().filter(|founder| founder.must_not_vote && founder.has_given_up).count();
+        refused += founders.iter().filter(|founder| founder.has_forgotten && founder.has_given_up).count();
     }
     // The model gets somewhere.
     assert!(formed_at_all > 1000, "{formed_at_all} clusters were formed");

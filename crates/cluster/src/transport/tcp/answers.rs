@@ -20,8 +20,9 @@ use super::frame::{Frame, Kind};
 use super::wire::{Batch, FrameReader, Outgoing, WireError, write_frames};
 use crate::transport::{Line, RPC_BYTES_MAX};
 
-/// Bytes of calls that are being answered, and of answers to be sent, from which on no more calls are read.
-const ANSWERING_BYTES_MAX: usize = 64 << 20;
+/// Bytes of calls that are being answered, and of answers to be sent, from which on no more calls are read. What a disk
+/// takes in some tenths of a second: heartbeats are among what is not read meanwhile.
+const ANSWERING_BYTES_MAX: usize = 32 << 20;
 
 /// Calls that are being answered, or whose answers are to be sent, with the same consequence.
 const ANSWERING_MAX: usize = 4096;

@@ -1,10 +1,11 @@
 //! The calls of one connection, from the caller's side: those that are to be sent, and those that wait for an answer.
 //!
-//! A call is numbered as it is made, and calls are sent by their numbers, so that none overtakes another. A call that is
-//! to be sent costs no memory that its caller does not hold anyway. Whoever drops a call's future takes it back, if it is
-//! not sent yet; if it is, its answer finds nobody.
+//! A call is numbered as it is made, and the calls of a line are sent by their numbers, so that none overtakes another.
+//! Lines take turns, a call each: a shard whose follower has much to catch up with must not hold up the heartbeats of all
+//! others. A call that is to be sent costs no memory that its caller does not hold anyway. Whoever drops a call's future
+//! takes it back, if it is not sent yet; if it is, its answer finds nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,6 +39,9 @@ struct Table {
     next: u64,
     unsent: BTreeMap<u64, Unsent>,
     unsent_bytes: usize,
+    /// The numbers of those, for each line that has its turn coming; all may have been taken back.
+    lines: BTreeMap<Line, BTreeSet<u64>>,
+    turns: VecDeque<Line>,
     /// All that have no answer, sent or not.
     unanswered: BTreeMap<u64, oneshot::Sender<Result<Bytes, TransportError>>>,
     ended: Option<TransportError>,
@@ -47,6 +51,48 @@ struct Unsent {
     line: Line,
     request: Vec<Bytes>,
     bytes: usize,
+}
+
+impl Table {
+    fn add(&mut self, call: u64, unsent: Unsent) {
+        if !self.lines.contains_key(&unsent.line) {
+            self.turns.push_back(unsent.line);
+        }
+        self.lines.entry(unsent.line).or_default().insert(call);
+        self.unsent_bytes += unsent.bytes;
+        self.unsent.insert(call, unsent);
+    }
+
+    /// The next to be sent.
+    fn take(&mut self) -> Option<(u64, Unsent)> {
+        loop {
+            let line = self.turns.pop_front()?;
+            let calls = self.lines.get_mut(&line)?;
+            let call = calls.pop_first();
+            if calls.is_empty() {
+                self.lines.remove(&line);
+            } else {
+                self.turns.push_back(line);
+            }
+            if let Some(call) = call {
+                return Some((call, self.remove(call)?));
+            }
+        }
+    }
+
+    fn take_back(&mut self, call: u64) {
+        if let Some(unsent) = self.remove(call)
+            && let Some(calls) = self.lines.get_mut(&unsent.line)
+        {
+            calls.remove(&call);
+        }
+    }
+
+    fn remove(&mut self, call: u64) -> Option<Unsent> {
+        let unsent = self.unsent.remove(&call)?;
+        self.unsent_bytes -= unsent.bytes;
+        Some(unsent)
+    }
 }
 
 impl Calls {
@@ -86,8 +132,7 @@ impl Calls {
         }
         let call = table.next;
         table.next += 1;
-        table.unsent_bytes += bytes;
-        table.unsent.insert(call, Unsent { line, request, bytes });
+        table.add(call, Unsent { line, request, bytes });
         table.unanswered.insert(call, answered);
         drop(table);
         self.ready.notify_one();
@@ -101,6 +146,8 @@ impl Calls {
             table.ended.get_or_insert_with(|| why.clone());
             table.unsent.clear();
             table.unsent_bytes = 0;
+            table.lines.clear();
+            table.turns.clear();
             std::mem::take(&mut table.unanswered)
         };
         for answered in unanswered.into_values() {
@@ -156,8 +203,7 @@ impl Outgoing for Calls {
             if table.unanswered.len() - table.unsent.len() >= SENT_MAX {
                 return;
             }
-            let Some((call, unsent)) = table.unsent.pop_first() else { return };
-            table.unsent_bytes -= unsent.bytes;
+            let Some((call, unsent)) = table.take() else { return };
             drop(table);
             batch.push(Kind::Call, call, unsent.line, unsent.request);
         }
@@ -177,9 +223,7 @@ struct Forgotten<'a> {
 impl Drop for Forgotten<'_> {
     fn drop(&mut self) {
         let mut table = self.calls.table.lock();
-        if let Some(unsent) = table.unsent.remove(&self.call) {
-            table.unsent_bytes -= unsent.bytes;
-        }
+        table.take_back(self.call);
         let was_unanswered = table.unanswered.remove(&self.call).is_some();
         drop(table);
         if was_unanswered {

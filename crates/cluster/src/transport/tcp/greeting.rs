@@ -136,12 +136,11 @@ async fn read_message<S: AsyncRead + Unpin>(
 /// What was logged of those that connected: whence, and as which node.
 pub(crate) type ToldPeers = Mutex<Told<(IpAddr, Option<NodeId>)>>;
 
-/// Reads a hello and answers it. Returns what was said and what was read behind it, if the connection goes on.
+/// Reads a hello and answers it; `own` tells who this node is, and whether it knows the other. Returns what was said and what was read behind it, if the connection goes on.
 pub(crate) async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     socket: &mut S,
     peer: SocketAddr,
-    own: &Identity,
-    is_known: impl Fn(NodeId) -> bool,
+    own: impl FnOnce(&Hello) -> (Identity, bool),
     told: &ToldPeers,
 ) -> Option<(Hello, BytesMut)> {
     let receiving = async {
@@ -150,7 +149,8 @@ pub(crate) async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(None);
         };
         let hello = Hello::decode(body)?;
-        let verdict = judge(&hello, own, is_known(hello.from));
+        let (own, is_known) = own(&hello);
+        let verdict = judge(&hello, &own, is_known);
         let reply = match &verdict {
             Ok(version) => {
                 let identity = (hello.purpose == Purpose::Formation).then(|| own.clone());

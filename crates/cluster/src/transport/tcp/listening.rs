@@ -13,7 +13,7 @@ use weir_socket::{Listener, Stream};
 
 use super::answers::{CallHandler, answer_calls};
 use super::greeting::receive;
-use super::handshake::Purpose;
+use super::handshake::{Hello, Purpose};
 use super::tls::PeerTls;
 use super::wire::FrameReader;
 use super::{Shared, TcpTransport};
@@ -112,8 +112,8 @@ impl TcpListening {
 }
 
 async fn serve_connection(mut stream: Stream, peer: SocketAddr, shared: Arc<Shared>, handler: CallHandler) {
-    let received =
-        receive(&mut stream, peer, &shared.identity, |node| shared.is_peer(node), &shared.told).await;
+    let own = |hello: &Hello| (shared.identity.clone(), shared.is_peer(hello.from));
+    let received = receive(&mut stream, peer, own, &shared.told).await;
     let Some((hello, buffer)) = received else { return };
     let (from, purpose) = (hello.from, hello.purpose);
     let Some(mut incoming) = shared.register(from, purpose) else { return };

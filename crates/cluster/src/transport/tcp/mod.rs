@@ -13,6 +13,7 @@
 //! or the network between drops everything.
 
 mod answers;
+pub(crate) mod anything;
 mod calls;
 pub(crate) mod frame;
 pub(crate) mod greeting;
