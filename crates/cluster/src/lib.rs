@@ -26,6 +26,7 @@ mod raft;
 mod relay;
 mod replica;
 mod segments;
+mod takeover;
 mod temporary;
 mod transport;
 mod vigilance;

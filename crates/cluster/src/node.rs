@@ -4,7 +4,7 @@ mod start;
 
 pub(crate) use start::command_bytes_max;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +36,7 @@ use crate::raft::types::{RaftHandle, Runtime};
 use crate::relay;
 use crate::replica::Replica;
 use crate::segments::SegmentQueue;
+use crate::takeover;
 use crate::transport::{Line, PeerService, Transport, TransportError};
 
 /// How long a node that is shutting down waits for what is on its way.
@@ -114,8 +115,14 @@ impl Node {
     ) -> Result<Arc<Node>, StartError> {
         options.check()?;
         let seed = options.seed;
+        let connected = transport.connected();
         let node = start::start(options, disk, transport, clock, drive);
-        Ok(Arc::new(Runtime::scope(seed, node).await?))
+        let node = Arc::new(Runtime::scope(seed, node).await?);
+        if let Some(connected) = connected {
+            let watching = takeover::watch_leaders(Arc::downgrade(&node), connected, node.stop.subscribe());
+            node.workers.lock().tasks.push(tokio::spawn(watching));
+        }
+        Ok(node)
     }
 
     /// This node.
@@ -146,6 +153,29 @@ impl Node {
     /// of it is in the journal, and what is too much for memory is in files that are never synced.
     pub fn temporary(&self) -> ShardId {
         self.temporary.id()
+    }
+
+    /// The other nodes with which there is a live connection; none where nobody watches that.
+    pub fn connected(&self) -> Option<watch::Receiver<BTreeSet<NodeId>>> {
+        self.transport.connected()
+    }
+
+    pub(crate) fn transport(&self) -> &Arc<dyn Transport> {
+        &self.transport
+    }
+
+    /// The shards that another node leads, as far as this one knows.
+    pub(crate) fn led_by(&self, node: NodeId) -> Vec<ShardId> {
+        let led = self.shards.iter().filter(|(_, running)| running.handle.leadership().leader == Some(node));
+        led.map(|(shard, _)| *shard).collect()
+    }
+
+    pub(crate) fn voters_of(&self, shard: ShardId) -> Vec<NodeId> {
+        self.shards.get(&shard).map(|running| running.handle.voters()).unwrap_or_default()
+    }
+
+    pub(crate) fn raft_of(&self, shard: ShardId) -> Option<&RaftHandle> {
+        self.shards.get(&shard).map(|running| &running.raft)
     }
 
     /// The shards that partitions and groups are placed on.
@@ -212,6 +242,11 @@ impl Node {
         match Request::decode(request) {
             Ok(Request::Relay(command)) => {
                 Answer::Relay(relay::take(&running.replica, from, command).await).encode()
+            }
+            Ok(Request::HearsOf(node)) => {
+                let connected = self.transport.connected();
+                let hears = node == self.id || connected.is_none_or(|nodes| nodes.borrow().contains(&node));
+                Answer::HearsOf(hears).encode()
             }
             Ok(Request::ReadIndex) => Answer::ReadIndex(running.handle.read_index().await).encode(),
             Ok(request) => {

@@ -7,10 +7,12 @@
 mod local;
 pub(crate) mod tcp;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 use weir_model::{NodeId, ShardId};
 
 pub use local::{Intercept, LocalTransport};
@@ -38,6 +40,11 @@ pub trait Transport: Send + Sync {
     /// Carries one call. `request` is chunks to be sent behind each other. It is on its way, behind those before it,
     /// once the future has been polled.
     fn call(&self, to: NodeId, line: Line, request: Vec<Bytes>) -> TransportFuture<'_>;
+
+    /// The other nodes with which there is a live connection; none where nobody watches that.
+    fn connected(&self) -> Option<watch::Receiver<BTreeSet<NodeId>>> {
+        None
+    }
 }
 
 /// Answers what other nodes ask of whatever is built on the shards of this one.

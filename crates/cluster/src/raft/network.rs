@@ -244,7 +244,9 @@ pub(crate) async fn answer(raft: &RaftHandle, request: Request, full: bool) -> B
             Ok(Err(refused)) => Err(refused.to_string()),
             Err(fatal) => Err(fatal.to_string()),
         },
-        Request::Relay(_) | Request::ReadIndex => Err("it is not for the group".to_owned()),
+        Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) => {
+            Err("it is not for the group".to_owned())
+        }
         Request::Snapshot(_) => Err("this node does not take checkpoints of other nodes yet".to_owned()),
     };
     answer.unwrap_or_else(Answer::Refused).encode()

@@ -17,6 +17,8 @@
 //! 7 read index    = nothing more
 //!   answered by     0 index u64 | 1 not the leader, flag, leader u64 | 2 overloaded | 3 words
 //! ```
+//! 8 hears of      = node u64
+//!   answered by     flag
 //!
 //! A reader trusts no length and no count. Batches are slices of the buffer that a message arrived
 //! in, and are sent as chunks of their own.
@@ -43,6 +45,7 @@ const TRANSFER: u8 = 4;
 const SNAPSHOT: u8 = 5;
 const RELAY: u8 = 6;
 const READ_INDEX: u8 = 7;
+const HEARS_OF: u8 = 8;
 
 /// A message to a shard of another node.
 #[derive(Clone, Debug)]
@@ -57,6 +60,8 @@ pub(crate) enum Request {
     Relay(Command),
     /// Up to where a replica must have applied to know all that was committed before it asked.
     ReadIndex,
+    /// Whether the asked node has a live connection with another.
+    HearsOf(NodeId),
 }
 
 /// Why a leader has not taken what was brought to him.
@@ -81,6 +86,7 @@ pub(crate) enum Answer {
     Snapshot(Bytes),
     Relay(Result<(), Refused>),
     ReadIndex(Result<u64, Refused>),
+    HearsOf(bool),
 }
 
 impl Request {
@@ -109,6 +115,10 @@ impl Request {
                 return chunks;
             }
             Request::ReadIndex => out.u8(READ_INDEX),
+            Request::HearsOf(node) => {
+                out.u8(HEARS_OF);
+                out.u64(node.0);
+            }
         }
         vec![out.finish()]
     }
@@ -135,6 +145,7 @@ impl Request {
                 }
             }
             READ_INDEX => Request::ReadIndex,
+            HEARS_OF => Request::HearsOf(NodeId(r.u64()?)),
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
@@ -181,6 +192,10 @@ impl Answer {
                 out.u8(RELAY);
                 encode_taken(&mut out, taken, |_, ()| {});
             }
+            Answer::HearsOf(hears) => {
+                out.u8(HEARS_OF);
+                out.u8(u8::from(*hears));
+            }
             Answer::ReadIndex(index) => {
                 out.u8(READ_INDEX);
                 encode_taken(&mut out, index, |out, index| out.u64(*index));
@@ -211,6 +226,7 @@ impl Answer {
             SNAPSHOT => Answer::Snapshot(r.raw(r.remaining())?),
             RELAY => Answer::Relay(decode_taken(&mut r, |_| Ok(()))?),
             READ_INDEX => Answer::ReadIndex(decode_taken(&mut r, Reader::u64)?),
+            HEARS_OF => Answer::HearsOf(r.bool()?),
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;

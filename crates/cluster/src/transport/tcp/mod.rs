@@ -164,6 +164,10 @@ impl Transport for TcpTransport {
             }
         })
     }
+
+    fn connected(&self) -> Option<watch::Receiver<BTreeSet<NodeId>>> {
+        Some(TcpTransport::connected(self))
+    }
 }
 
 impl Drop for TcpTransport {
