@@ -49,7 +49,7 @@ pub struct Founding<'a> {
     pub store: &'a dyn IdentityStore,
     /// This node.
     pub node: NodeId,
-    /// The founders and where they are, as `host:port`. The node itself may be among them; its address is not used.
+    /// The founders and where they are, as `host:port`: this node as well, whose address is not used, or nobody at all.
     pub peers: &'a BTreeMap<NodeId, String>,
     /// The node's port. Its TLS is what others are asked with, too.
     pub listening: &'a TcpListening,

@@ -54,8 +54,11 @@ pub fn transport(
     TcpTransport::new(TcpTransportOptions { identity, peers, tls, seed: 7 })
 }
 
+/// Calls that arrived, in their order.
+pub type Seen = Arc<Mutex<Vec<(NodeId, Line, Bytes)>>>;
+
 /// What answers calls with what is in them, and notes them.
-pub fn echo(seen: &Arc<Mutex<Vec<(NodeId, Line, Bytes)>>>) -> CallHandler {
+pub fn echo(seen: &Seen) -> CallHandler {
     let seen = Arc::clone(seen);
     Arc::new(move |from, line, request| {
         seen.lock().push((from, line, request.clone()));
@@ -67,7 +70,7 @@ pub fn echo(seen: &Arc<Mutex<Vec<(NodeId, Line, Bytes)>>>) -> CallHandler {
 pub struct Echo {
     pub address: String,
     pub transport: Arc<TcpTransport>,
-    pub seen: Arc<Mutex<Vec<(NodeId, Line, Bytes)>>>,
+    pub seen: Seen,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
 }
@@ -85,7 +88,7 @@ impl Echo {
     ) -> Echo {
         let address = listening.local_addr().to_string();
         let transport = transport(identity, peers, tls);
-        let seen = Arc::default();
+        let seen = Seen::default();
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(listening.serve_calls(echo(&seen), Arc::clone(&transport), async {
             let _ = stopped.await;

@@ -47,7 +47,7 @@ proptest! {
         payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..5),
         step in 1usize..30,
     ) {
-        let line = |index: usize| if index % 2 == 0 { LINE } else { Line::Service };
+        let line = |index: usize| if index.is_multiple_of(2) { LINE } else { Line::Service };
         let bytes: Vec<u8> = payloads
             .iter()
             .enumerate()
