@@ -79,32 +79,34 @@ impl Broker {
     async fn spread_leaders(&self, memory: &mut Memory) {
         let now = Instant::now();
         memory.refused.retain(|_, at| now.duration_since(*at) < OFFERED_AGAIN_AFTER);
+        let here = self.node.node_id();
         for shard in self.replicated_shards() {
-            let leadership = shard.leadership();
+            let (id, leadership) = (shard.id(), shard.leadership());
             if !leadership.ready {
-                memory.since.remove(&shard.id());
+                memory.since.remove(&id);
                 continue;
             }
-            let began = memory.since.entry(shard.id()).or_insert((leadership.term, now));
-            if began.0 != leadership.term {
-                *began = (leadership.term, now);
-            }
-            let settled = now.duration_since(began.1) >= SETTLED_AFTER || !self.may_lead(self.node.node_id());
-            let takes = |node| self.may_lead(node) && !memory.refused.contains_key(&(shard.id(), node));
-            let Some(to) = preferred(shard.id(), &shard.voters(), takes).filter(|_| settled) else {
-                continue;
-            };
-            if to == self.node.node_id() || !can_take(shard, to) {
+            let (term, since) = *memory.since.entry(id).or_insert((leadership.term, now));
+            if term != leadership.term {
+                memory.since.insert(id, (leadership.term, now));
                 continue;
             }
+            let stays = self.may_lead(here);
+            if stays && now.duration_since(since) < SETTLED_AFTER {
+                continue;
+            }
+            let takes = |node| !memory.refused.contains_key(&(id, node)) && can_take(shard, node);
+            // Who it is for is waited for, unless this node must not keep it meanwhile.
+            let to = preferred(id, &shard.voters(), |node| self.may_lead(node) && (stays || takes(node)));
+            let Some(to) = to.filter(|to| *to != here && takes(*to)) else { continue };
             if self.is_leaving() || self.is_stopping() {
                 return;
             }
             if transfer(shard, to).await {
-                tracing::info!(shard = %shard.id(), %to, "another node is to lead a shard, and does");
+                tracing::info!(shard = %id, %to, "another node is to lead a shard, and does");
             } else {
-                tracing::warn!(shard = %shard.id(), %to, "a node did not take a shard that it is to lead");
-                memory.refused.insert((shard.id(), to), Instant::now());
+                tracing::warn!(shard = %id, %to, "a node did not take a shard that it is to lead");
+                memory.refused.insert((id, to), Instant::now());
             }
         }
     }

@@ -24,8 +24,8 @@ pub struct ClusterInfo {
 pub struct NodeInfo {
     /// Its id.
     pub id: NodeId,
-    /// What clients are told to connect to, by protocol name. A protocol without an entry tells them
-    /// the local address of their own connection.
+    /// What clients of other nodes are told to connect to, by protocol name. Those of this one are told what its options
+    /// say, or else the local address of their own connection.
     pub advertised: BTreeMap<String, HostPort>,
     /// Where it stands: Kafka's rack.
     pub zone: Option<String>,

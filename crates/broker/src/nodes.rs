@@ -109,11 +109,12 @@ impl Broker {
                 nodes.insert(said.id, info);
             }
         }
-        // A client that is here has reached this node already, and is told so unless an operator says something else.
-        let this = nodes.entry(here).or_insert_with(|| silent(here));
-        this.advertised.clone_from(&self.options.advertised);
-        this.zone.clone_from(&self.options.zone);
-        this.version = Some(env!("CARGO_PKG_VERSION").to_owned());
+        // What this node says of itself it knows best, also before anybody was told.
+        let own = self.own_meta(&self.listeners());
+        let draining = nodes.get(&here).is_some_and(|node| node.draining);
+        let (zone, version) = (own.zone, Some(own.version));
+        let this = NodeInfo { id: here, advertised: own.advertised, zone, version, draining, live: true };
+        nodes.insert(here, this);
         ClusterInfo {
             cluster_id: self.options.cluster_id.clone(),
             node_id: here,

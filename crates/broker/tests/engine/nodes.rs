@@ -74,7 +74,9 @@ impl Nodes {
         for shard in (0..=DATA_SHARDS).map(ShardId) {
             let handles: Vec<_> = self.nodes.iter().map(|node| node.shard(shard).expect("a shard")).collect();
             while !handles[to].leadership().ready {
-                for leader in handles.iter().filter(|handle| handle.leadership().is_leader) {
+                // One that was only just elected is left alone: it would be asked to give the shard to itself.
+                let others = handles.iter().enumerate().filter(|(at, _)| *at != to);
+                for (_, leader) in others.filter(|(_, handle)| handle.leadership().is_leader) {
                     leader.transfer_leadership(self.ids[to]).await.expect("it is asked");
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -220,7 +222,7 @@ async fn nodes_are_told_where_the_others_are() {
             (BTreeMap::clone(&wanted), Some("zone-1"), Some(env!("CARGO_PKG_VERSION")))
         );
     }
-    assert_eq!(shown(&other(0)).0, BTreeMap::new(), "its own clients have reached it already");
+    assert_eq!(shown(&other(0)).0, wanted);
 }
 
 #[tokio::test(start_paused = true)]

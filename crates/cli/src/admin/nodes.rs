@@ -67,9 +67,9 @@ impl ClusterCommand {
         match leaderless.is_empty() {
             true => Ok(()),
             false => Err(Failure::Failed(format!(
-                "shard {} has no leader that node {} can reach; a shard needs a majority of its voters",
-                leaderless.join(", "),
-                cell(&cluster["node_id"])
+                "shards without a leader that node {} can reach: {}; a shard needs a majority of its voters",
+                cell(&cluster["node_id"]),
+                leaderless.join(", ")
             ))),
         }
     }

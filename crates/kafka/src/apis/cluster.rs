@@ -35,7 +35,9 @@ pub(super) struct Endpoint {
 pub(super) fn endpoint(call: &Call, node: &NodeInfo, own: NodeId) -> Option<Endpoint> {
     let node_id = kafka_id(node.id);
     let rack = node.zone.as_deref().map(KafkaStr::from);
-    if let Some(advertised) = node.advertised.get(call.front.options.protocol) {
+    // Whoever is here has reached this node already, and is told so unless an operator says something else.
+    let told = if node.id == own { &call.front.broker.options().advertised } else { &node.advertised };
+    if let Some(advertised) = told.get(call.front.options.protocol) {
         let host = KafkaStr::from(advertised.host.as_str());
         return Some(Endpoint { node_id, host, port: i32::from(advertised.port), rack });
     }

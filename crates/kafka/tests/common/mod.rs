@@ -97,9 +97,7 @@ pub async fn serve_with(setup: Setup) -> Served {
 impl Served {
     /// A client over a real socket.
     pub async fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.addr).await.expect("the front listens");
-        stream.set_nodelay(true).expect("the socket is open");
-        Client::new(stream)
+        Client::to(self.addr).await
     }
 
     /// A client over a pipe in memory, for tests in which time stands still unless they move it.
@@ -136,6 +134,13 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client over a real socket.
+    pub async fn to(addr: SocketAddr) -> Client {
+        let stream = TcpStream::connect(addr).await.expect("the front listens");
+        stream.set_nodelay(true).expect("the socket is open");
+        Client::new(stream)
+    }
+
     fn new(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Client {
         Client { stream: Box::new(stream), next_correlation_id: 1 }
     }

@@ -8,5 +8,6 @@ mod access;
 mod admin;
 mod fetching;
 mod groups;
+mod nodes;
 mod protocol;
 mod records;
