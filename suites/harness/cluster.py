@@ -95,7 +95,7 @@ class Node(Broker):
         command = [str(self.binary), "serve", "--node-id", str(self.number), *flags]
         if self.peers:
             command += ["--peers", ",".join(f"{peer}={address}" for peer, address in sorted(self.peers.items()))]
-        self.command = [*self.wrapping, *self.under, *command]
+        self.command = [*self.under, *self.wrapping, *command]
         super().begin()
 
     def port(self, protocol: str) -> int:
@@ -158,7 +158,7 @@ class Node(Broker):
 
 
 def parse_metadata(answer: bytes) -> dict[tuple[str, int], int]:
-    at = 4
+    at = 0
 
     def number(shape: str) -> int:
         nonlocal at
@@ -181,8 +181,10 @@ def parse_metadata(answer: bytes) -> dict[tuple[str, int], int]:
         for _ in range(number(">i")):
             _, partition, leader = number(">h"), number(">i"), number(">i")
             leaders[topic, partition] = leader
+            # Replicas, and those in step.
             for _ in range(2):
-                at += 4 * max(0, number(">i"))
+                count = number(">i")
+                at += 4 * max(0, count)
     return leaders
 
 
