@@ -7,5 +7,6 @@
 * `ledgers`: what clients were told, and when.
 * `judgement`: what must hold over the ledgers, the timeline and what is there in the end.
 * `replicas`: what every node has on its disk.
-* `damage`, `shapes`, `fake_node`: that the checks, and the network's shapes, can fail.
+* `ending`: what is read when all is over.
+* `damage`, `shapes`, `rehearsal`, `fake_node`: that the checks can fail, and that faults are what they are named.
 """

@@ -9,6 +9,7 @@ majority is heard with leads.
 import argparse
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -63,6 +64,8 @@ def main() -> None:
     parser.add_argument("--listen", action="append")
     parser.add_argument("--peers", default="")
     given, _ = parser.parse_known_args()
+    # Of every thread that is made from here on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     given.data_dir.mkdir(parents=True, exist_ok=True)
     with (given.data_dir / "starts").open("a") as starts:
         starts.write(f"{os.getpid()}\n")
@@ -107,11 +110,8 @@ def main() -> None:
         if int(peer) != own:
             threading.Thread(target=speak, args=(own, address), daemon=True).start()
     print("ready", flush=True)
-    import signal
-
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    while True:
-        time.sleep(60)
+    signal.sigwait({signal.SIGTERM})
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ class Watch:
             changed = [shard for shard, leader in leaders.items() if self.known.get(shard, leader) != leader]
             if changed:
                 self.history.elections.append(time.monotonic())
-                words = ", ".join(f"{shard} by node {leaders[shard][0]} in term {leaders[shard][1]}" for shard in sorted(changed))
-                self.ground.say(f"    led: {words}")
+                terms = [f"{shard} by node {leaders[shard][0]} in term {leaders[shard][1]}" for shard in sorted(changed)]
+                self.ground.say(f"    led: {', '.join(terms)}")
             self.known.update(leaders)
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Nemesis:
             if now >= next_at:
                 self._begin_one()
                 next_at = time.monotonic() + self.dice.uniform(0.2, PAUSE_SECONDS_MAX)
-            self._look_for_ends()
+            self.look_for_ends()
             healthy()
             time.sleep(TICK_SECONDS)
 
@@ -115,12 +115,15 @@ class Nemesis:
         return not (kind.network and any(other.network for other, *_ in self.active))
 
     def _begin_one(self) -> None:
-        if self.active and self.dice.random() > TOGETHER:
+        waiting = self.named and any(kind.name not in self.done for kind in self.kinds)
+        if self.active and (waiting or self.dice.random() > TOGETHER):
             return
         kinds = [kind for kind in self.kinds if self._allowed(kind)]
         if not kinds:
             return
-        (kind,) = self.dice.choices(kinds, [kind.weight for kind in kinds])
+        # What was asked for by name is done once before anything is done again.
+        new = [kind for kind in kinds if kind.name not in self.done] if self.named else []
+        (kind,) = self.dice.choices(new or kinds, [kind.weight for kind in new or kinds])
         began = time.monotonic()
         try:
             active = kind.begin(self.ground)
@@ -155,7 +158,7 @@ class Nemesis:
         for entry in list(reversed(self.active)):
             self._end(entry)
 
-    def _look_for_ends(self) -> None:
+    def look_for_ends(self) -> None:
         may = {node for _, active, *_ in self.active for node in active.may_end}
         if ended := [number for number in self.ground.cluster.ended_by_themselves() if number not in may]:
             codes = {number: self.ground.node(number).process.returncode for number in ended}
@@ -179,7 +182,8 @@ class Nemesis:
         if not at_once:
             while waiting := set(led) - acknowledged_since(at):
                 if time.monotonic() - at > TAKE_OVER_SECONDS:
-                    raise BrokerFailed(f"{TAKE_OVER_SECONDS:.0f} s after node {number} was killed nothing is acknowledged on {waiting}")
+                    words = f"{TAKE_OVER_SECONDS:.0f} s after node {number} was killed"
+                    raise BrokerFailed(f"{words} nothing is acknowledged on {sorted(waiting)}")
                 time.sleep(TICK_SECONDS)
             self.timeline.say(f"all that it led is written to again, {time.monotonic() - at:.2f} s after")
         start(ground, (number,))

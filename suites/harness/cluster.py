@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .broker import Broker, BrokerFailed, lasting_port
+from .broker import Broker, BrokerFailed
 from .paths import weir_binary
 from .proxy import Proxies
 from .wire import call, connect
@@ -67,7 +67,7 @@ def parse_status(said: dict) -> Status:
     for entry in said.get("shards", ()):
         name = str(entry.get("id", entry.get("shard")))
         voters = tuple(sorted(voter for one in entry.get("voters", ()) if (voter := _id(one)) is not None))
-        applied = entry.get("applied")
+        applied = entry.get("applied_index")
         shards[name] = Shard(name, _id(entry.get("leader")), int(entry.get("term") or 0), voters, applied)
     nodes = tuple(sorted(node for one in said.get("nodes", ()) if (node := _id(one)) is not None))
     return Status(nodes, shards, said)
@@ -208,9 +208,7 @@ class Cluster:
         # One node that is alone has no listener for others.
         listeners = tuple(name for name in listeners if count > 1 or name != "cluster")
         numbers = list(range(1, count + 1))
-        self.nodes = {
-            number: Node(number, place / f"node-{number}", self.binary, chosen, listeners) for number in numbers
-        }
+        self.nodes = {number: Node(number, place / f"node-{number}", self.binary, chosen, listeners) for number in numbers}
         self.proxies = Proxies(numbers)
         if count > 1:
             for node in self.nodes.values():
@@ -230,8 +228,8 @@ class Cluster:
 
     @property
     def minority(self) -> int:
-        """How many nodes may be away while the others go on."""
-        return (len(self.nodes) - 1) // 2
+        """How many nodes may be away while the others go on; one that is alone may be away itself."""
+        return (len(self.nodes) - 1) // 2 if len(self.nodes) > 1 else 1
 
     @property
     def bootstrap(self) -> str:
@@ -310,7 +308,7 @@ class Cluster:
             try:
                 for place, leader in self.nodes[number].metadata().items():
                     told.setdefault(place, []).append(leader)
-            except (OSError, ValueError, struct.error):
+            except (OSError, ValueError, KeyError, struct.error):
                 continue
         return {place: max(set(leaders), key=leaders.count) for place, leaders in told.items()}
 
@@ -341,6 +339,8 @@ class Cluster:
                 return f"node {number} knows no leader of the shards {leaderless}"
             if view != first:
                 return f"nodes {self.numbers[0]} and {number} disagree: {first}, {view}"
+        if any("kafka" not in node.addresses for node in self.nodes.values()):
+            return None
         try:
             told = [node.metadata() for node in self.nodes.values()]
         except (OSError, ValueError, struct.error) as failure:

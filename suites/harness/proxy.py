@@ -152,7 +152,7 @@ class Network:
             async with asyncio.TaskGroup() as both:
                 both.create_task(carry(there, reader, far_writer))
                 both.create_task(carry(back, far_reader, writer))
-        except* (OSError, asyncio.TimeoutError):
+        except* (TimeoutError, OSError):
             pass
         finally:
             self.connections[pair] -= ends
