@@ -39,6 +39,7 @@ CONSUMERS = (
     Consuming("classic-a", "chaos-classic"),
     Consuming("classic-poll", "chaos-classic"),
     Consuming("dead", "chaos-dead"),
+    Consuming("dead-poll", "chaos-dead"),
     Consuming("tx", "chaos-tx", transactions=True),
 )
 QUEUES = sorted({consumer.queue for consumer in CONSUMERS})
@@ -52,7 +53,15 @@ EXPECTED = Expected(
     doubled={"chaos-dead"},
     deaths={"to-dead": 1},
 )
+# Consumers of this name ask for each message; the others are given them.
+POLLING = "-poll"
 Nodes = dict[int, Address]
+
+
+def consumers(manner: str) -> list[Consuming]:
+    """Those of a manner; who consumes in transactions is always there."""
+    polling = {"mixed": (True, False), "asynchronous": (False,), "polling": (True,)}[manner]
+    return [one for one in CONSUMERS if one.transactions or one.name.endswith(POLLING) in polling]
 
 
 def parameters(address: Address) -> pika.ConnectionParameters:
@@ -67,6 +76,9 @@ def declare(address: Address) -> None:
     arguments = {
         "chaos-quorum": {"x-queue-type": "quorum"},
         DYING: {
+            "x-queue-type": "quorum",
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
             "x-message-ttl": DIES_AFTER_MS,
             "x-dead-letter-exchange": "",
             "x-dead-letter-routing-key": "chaos-dead",
@@ -143,7 +155,7 @@ class MovingConsumer(Consumer):
         return session_name(self.role.name, self.sessions, number), pika.BlockingConnection(parameters(address))
 
     def _deliveries(self, channel):
-        if not self.role.name.endswith("-poll"):
+        if not self.role.name.endswith(POLLING):
             yield from super()._deliveries(channel)
             return
         while True:
@@ -159,16 +171,16 @@ def publish_all(nodes: Nodes, rate: int, seed: int, place: Path) -> None:
     run_all([MovingPublisher(role, nodes, rate, seed, stopping, ledger(place, role.name)) for role in PUBLISHERS])
 
 
-def consume_all(nodes: Nodes, seed: int, place: Path) -> None:
-    """Every consumer, until SIGTERM."""
+def consume_all(nodes: Nodes, manner: str, seed: int, place: Path) -> None:
+    """Every consumer of a manner, until SIGTERM."""
     stopping = Stopping()
-    run_all([MovingConsumer(role, nodes, seed, stopping, ledger(place, role.name)) for role in CONSUMERS])
+    run_all([MovingConsumer(role, nodes, seed, stopping, ledger(place, role.name)) for role in consumers(manner)])
 
 
 def ledger(place: Path, name: str) -> Path:
     return place / f"{name}.queue-ledger"
 
 
-def ledgers(place: Path) -> tuple[list[Path], list[Path]]:
+def ledgers(place: Path, manner: str) -> tuple[list[Path], list[Path]]:
     """The ledgers of publishers and of consumers."""
-    return [ledger(place, role.name) for role in PUBLISHERS], [ledger(place, role.name) for role in CONSUMERS]
+    return [ledger(place, role.name) for role in PUBLISHERS], [ledger(place, role.name) for role in consumers(manner)]

@@ -41,6 +41,8 @@ KINDS = (
     Kind("rolling-restart", processes.rolling_restart, 1, nodes_min=1, alone=True, seconds_max=1),
     Kind("pause-node", processes.pause_node, 2, nodes_min=1, seconds_max=15),
     Kind("pause-leader", processes.pause_leader, 3, nodes_min=1, seconds_max=15),
+    Kind("pause-minority", processes.pause_minority, 2, nodes_min=5, seconds_max=15),
+    Kind("pause-all", processes.pause_all, 1, alone=True),
     Kind("pause-majority", processes.pause_majority, 1, alone=True),
     Kind("isolate-node", network.isolate_node, 2, network=True, seconds_max=30),
     Kind("isolate-leader", network.isolate_leader, 4, network=True, seconds_max=30),

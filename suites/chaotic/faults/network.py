@@ -117,7 +117,7 @@ def delay(ground: Ground) -> Active | None:
 
 def loss(ground: Ground) -> Active | None:
     """Packets that are lost, as connections show it: everything behind them waits until they were sent again."""
-    chance, ms = ground.dice.choice(((0.01, 200), (0.05, 200), (0.02, 1000)))
+    chance, ms = ground.dice.choice(((0.01, 200), (0.05, 200), (0.02, 1000), (0.5, 1000)))
     return _slow(ground, Rule(delay_ms=1, stall_chance=chance, stall_ms=ms), f"{chance:.0%} waits of {ms} ms")
 
 

@@ -100,6 +100,17 @@ def pause_leader(ground: Ground) -> Active | None:
     return number and _pause(ground, [number])
 
 
+def pause_minority(ground: Ground) -> Active | None:
+    free = ground.free()
+    if ground.room() < 1 or len(free) < ground.room():
+        return None
+    return _pause(ground, sorted(ground.dice.sample(free, ground.room())))
+
+
+def pause_all(ground: Ground) -> Active | None:
+    return _pause(ground, ground.cluster.numbers)
+
+
 def pause_majority(ground: Ground) -> Active | None:
     return _pause(ground, sorted(ground.dice.sample(ground.cluster.numbers, len(ground.cluster.numbers) // 2 + 1)))
 
