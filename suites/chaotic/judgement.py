@@ -24,7 +24,7 @@ HELD_SECONDS = 3.0
 # How long a leader that has lost its cluster may believe that it leads, and so hand out messages.
 DEPOSED_SECONDS = 3.0
 # A fault's echo: elections, connections that are found dead.
-ECHO_SECONDS = 10.0
+ECHO_SECONDS = 5.0
 OUTAGE_SECONDS_MAX = 30.0
 LATE = ("pause", "cut")
 SLOW = ("slow", "flap")

@@ -158,6 +158,12 @@ class Nemesis:
         for entry in list(reversed(self.active)):
             self._end(entry)
 
+    def give_up(self) -> None:
+        """Nothing is undone: somebody else starts everything anew."""
+        for _, active, began, _ in self.active:
+            self.history.faults.append(Fault(active.kind, active.nodes, began, time.monotonic(), active.words))
+        self.active.clear()
+
     def look_for_ends(self) -> None:
         may = {node for _, active, *_ in self.active for node in active.may_end}
         if ended := [number for number in self.ground.cluster.ended_by_themselves() if number not in may]:
