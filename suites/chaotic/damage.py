@@ -30,7 +30,7 @@ class Scene:
     replicas: dict[int, Replica]
 
     def verdicts(self) -> dict[str, list[str]]:
-        _, dead = outages(self.told, self.history.kills)
+        _, dead = outages(self.told, self.history)
         return {
             **judge_topics(self.told, self.held, {"once.k0"}),
             **judge_queues(self.told, self.history),

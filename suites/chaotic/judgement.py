@@ -199,21 +199,25 @@ def _counted(ledgers: QueueLedgers, rounds: Rounds) -> list[str]:
     return complaints
 
 
-def outages(told: Told, kills: list[Kill]) -> tuple[list[float], list[str]]:
-    """After each kill of a leader the longest time without an acknowledgement on a partition that it led."""
+def outages(told: Told, history: History) -> tuple[list[float], list[str]]:
+    """After each kill of a leader the longest time without an acknowledgement on a partition that it led.
+
+    Where another fault began before writes went on, the time is not the kill's, and is left out.
+    """
     seconds, complaints = [], []
-    for kill in kills:
-        longest = None
-        for place in kill.led:
-            gap = _gap(told.acknowledged_at.get(place, []), kill.at)
+    for kill in history.kills:
+        gaps = {place: _gap(told.acknowledged_at.get(place, []), kill.at) for place in kill.led}
+        for (topic, partition), gap in gaps.items():
             if gap is None:
-                complaints.append(f"{place[0]}-{place[1]}: nothing was acknowledged any more after node {kill.node} was killed")
-            elif longest is None or gap > longest:
-                longest = gap
-                if gap > OUTAGE_SECONDS_MAX:
-                    complaints.append(f"{place[0]}-{place[1]}: {gap:.1f} s without an acknowledgement after a kill")
-        if longest is not None:
-            seconds.append(longest)
+                complaints.append(f"{topic}-{partition}: nothing was acknowledged any more after node {kill.node} was killed")
+        if not gaps or None in gaps.values():
+            continue
+        place, longest = max(gaps.items(), key=lambda entry: entry[1])
+        if any(kill.at < fault.begin <= kill.at + longest for fault in history.faults):
+            continue
+        seconds.append(longest)
+        if longest > OUTAGE_SECONDS_MAX:
+            complaints.append(f"{place[0]}-{place[1]}: {longest:.1f} s without an acknowledgement after a kill")
     return seconds, complaints
 
 

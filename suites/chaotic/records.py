@@ -32,9 +32,10 @@ PRODUCERS = (
 READERS = ("reader-a", "reader-b")
 
 
-def create_topics(bootstrap: str, replicas: int) -> None:
+def create_topics(bootstrap: str) -> None:
+    """With as many replicas as the cluster gives."""
     admin = AdminClient({**PATIENT, "bootstrap.servers": bootstrap})
-    wanted = [NewTopic(topic, PARTITIONS, replicas) for topic in TOPICS]
+    wanted = [NewTopic(topic, PARTITIONS, -1) for topic in TOPICS]
     deadline = time.monotonic() + CREATE_SECONDS
     while wanted:
         for topic, future in admin.create_topics(wanted, request_timeout=20).items():
