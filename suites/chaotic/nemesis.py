@@ -96,7 +96,7 @@ class Nemesis:
     def run(self, seconds: float, healthy=lambda: None) -> None:
         """Faults for so long; `healthy` raises when there is no use in going on."""
         end = time.monotonic() + seconds
-        next_at = time.monotonic() + self.dice.uniform(0.5, PAUSE_SECONDS_MAX)
+        next_at = time.monotonic() + self.dice.uniform(0.2, min(seconds, PAUSE_SECONDS_MAX))
         while (now := time.monotonic()) < end:
             for entry in [entry for entry in self.active if entry[3] <= now]:
                 self._end(entry)
@@ -152,6 +152,10 @@ class Nemesis:
         self.history.faults.append(Fault(active.kind, active.nodes, began, time.monotonic(), active.words))
         self.ground.taken = {node for _, other, *_ in self.active if other.away for node in other.nodes}
         self.ground.away = {node for _, other, *_ in self.active for node in other.away}
+
+    def missed(self) -> list[str]:
+        """Kinds that were not done yet."""
+        return [kind.name for kind in self.kinds if kind.name not in self.done]
 
     def end_all(self) -> None:
         """The last first."""
