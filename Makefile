@@ -2,7 +2,7 @@
 # Every target that checks something runs the same stages as CI does, by the same script.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test test-long bench simulate fuzz clients kills faults tidy
+.PHONY: help run demo build test test-long bench simulate fuzz clients kills faults chaos tidy
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,6 +50,10 @@ kills: build ## kill -9 a loaded broker CYCLES times and compare what it holds w
 
 faults: build ## every fault of docs/reliability.md that is quick, done to a real broker
 	@suites/faults --quick
+
+# SECONDS=s is how long faults are done, SEED=n repeats the draws of a run, NODES=5 takes five.
+chaos: build ## three nodes under kills, partitions and harm of every kind, each promise checked
+	@suites/chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
 
 tidy: ## banned words, long files, dead links
 	@suites/tidy

@@ -67,7 +67,8 @@ class Broker:
             raise BrokerFailed("the broker is not running")
         return self.process.pid
 
-    def _spawn(self) -> queue.Queue:
+    def begin(self) -> None:
+        """Starts the process; `await_ready` is to follow."""
         if self.process is not None:
             raise BrokerFailed("the broker is running already")
         command = [*self.command, "--data-dir", str(self.data_dir)]
@@ -86,17 +87,21 @@ class Broker:
                 # Ctrl-C ends the check, which then ends its brokers in good order.
                 start_new_session=True,
             )
-        lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._drain, args=(self.process.stdout, lines), daemon=True).start()
-        return lines
+        self.began = time.monotonic()
+        self.lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._drain, args=(self.process.stdout, self.lines), daemon=True).start()
 
     def start(self) -> float:
         """Starts the process and returns after how many seconds it said `ready`."""
-        began = time.monotonic()
-        lines = self._spawn()
+        self.begin()
+        return self.await_ready()
+
+    def await_ready(self) -> float:
+        """Returns after how many seconds from its start on the process said `ready`."""
+        began = self.began
         while True:
             try:
-                line = lines.get(timeout=max(0.0, began + self.start_seconds - time.monotonic()))
+                line = self.lines.get(timeout=max(0.0, began + self.start_seconds - time.monotonic()))
             except queue.Empty:
                 self.kill()
                 raise BrokerFailed(f"not ready after {self.start_seconds:.0f} s\n{self.log_tail()}") from None
@@ -113,7 +118,7 @@ class Broker:
 
     def start_and_kill_after(self, seconds: float) -> None:
         """A start that is cut short by `kill -9`, most likely while it still recovers."""
-        self._spawn()
+        self.begin()
         try:
             status = self.process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:

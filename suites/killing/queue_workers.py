@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pika
-from differential.client import Connection
+from differential.client import Connection, Event
 from pika.exceptions import AMQPError
 
 from killing.queues import Expected
@@ -176,7 +176,7 @@ class Publisher:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"{len(self.pending)} messages were never confirmed")
             try:
-                connection = Connection(self.address).open()
+                connection = self._connect()
             except (ConnectionError, OSError):
                 time.sleep(0.02)
                 continue
@@ -190,6 +190,9 @@ class Publisher:
                 pass
             connection.drop()
         self.ledger.close()
+
+    def _connect(self) -> Connection:
+        return Connection(self.address).open()
 
     def _open(self, connection: Connection) -> None:
         connection.send(1, "channel.open")
@@ -221,8 +224,7 @@ class Publisher:
         tag = 0
         again = list(self.pending)
         while again or not (self.stopping.asked and not self.pending):
-            if connection.ended:
-                raise ConnectionError("it is gone")
+            self._look(connection, waiting)
             room = UNCONFIRMED_MAX - len(waiting)
             if again:
                 numbers, again = again[:room], again[room:]
@@ -236,13 +238,21 @@ class Publisher:
             connection.pump(pause)
             for event in connection.events.pop(1, []):
                 if event.name != "basic.ack":
-                    raise RuntimeError(f"a publisher was told {event.name} {event.fields}")
+                    self._refused(event)
                 last = event.fields["delivery_tag"]
                 told = [one for one in waiting if one <= last] if event.fields["multiple"] else [last]
                 for one in told:
                     self._kept(waiting.pop(one))
             if not again:
                 time.sleep(pause)
+
+    def _look(self, connection: Connection, waiting: dict[int, int]) -> None:
+        """Whether it is worth to go on with a connection on which these wait for their confirms."""
+        if connection.ended:
+            raise ConnectionError("it is gone")
+
+    def _refused(self, event: Event) -> None:
+        raise RuntimeError(f"a publisher was told {event.name} {event.fields}")
 
     def _in_transactions(self, connection: Connection) -> None:
         while not (self.stopping.asked and not self.pending):
@@ -273,13 +283,12 @@ class Consumer:
 
     def run(self) -> None:
         while not self.stopping.asked:
+            self.sessions += 1
             try:
-                connection = pika.BlockingConnection(parameters(self.address))
+                session, connection = self._connect()
             except (AMQPError, OSError):
                 time.sleep(0.02)
                 continue
-            self.sessions += 1
-            session = f"{self.role.name}/{self.sessions}"
             self.ledger.write(f"opened {session} {time.monotonic()}\n")
             try:
                 self._stay(connection, session, self.dice.uniform(1, 5))
@@ -288,6 +297,14 @@ class Consumer:
             except (AMQPError, OSError):
                 pass
         self.ledger.close()
+
+    def _connect(self) -> tuple[str, pika.BlockingConnection]:
+        """A session's name, and its connection."""
+        return f"{self.role.name}/{self.sessions}", pika.BlockingConnection(parameters(self.address))
+
+    def _deliveries(self, channel):
+        """What comes; something at least ten times a second, if only that nothing has."""
+        return channel.consume(self.role.queue, inactivity_timeout=0.1)
 
     def _stay(self, connection: pika.BlockingConnection, session: str, seconds: float) -> None:
         queue = self.role.queue
@@ -299,7 +316,7 @@ class Consumer:
         channel.basic_qos(prefetch_count=30)
         leave_at = time.monotonic() + seconds
         unsure = 0
-        for method, properties, body in channel.consume(queue, inactivity_timeout=0.1):
+        for method, properties, body in self._deliveries(channel):
             if method is not None:
                 name, number, attempt = body[:64].decode().split(" ", 3)[:3]
                 message = f"{name} {number} {attempt}"
@@ -349,7 +366,15 @@ class Consumer:
         return mark
 
 
-def take_what_is_left(address: Address, known: set[tuple[str, int]], path: Path, seconds: float = 60) -> None:
+def take_what_is_left(
+    address: Address,
+    known: set[tuple[str, int]],
+    path: Path,
+    seconds: float = 60,
+    *,
+    queues: list[str] = QUEUES,
+    dying_queue: str = DYING,
+) -> None:
     """Empties every queue into a ledger, until nothing comes any more and all that is `known` to be missing has come.
 
     Some may still be waiting for their time.
@@ -360,13 +385,13 @@ def take_what_is_left(address: Address, known: set[tuple[str, int]], path: Path,
         came = True
         while time.monotonic() < deadline and (came or known):
             came = False
-            for queue in QUEUES:
+            for queue in queues:
                 while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
                     name, number, attempt = got[2][:64].decode().split(" ", 3)[:3]
                     ledger.write(f"left {queue} {name} {number} {attempt}\n")
                     known.discard((name, int(number)))
                     came = True
             if not came:
-                dying = channel.queue_declare(DYING, passive=True).method.message_count
+                dying = channel.queue_declare(dying_queue, passive=True).method.message_count
                 came = dying > 0
                 time.sleep(0.05)

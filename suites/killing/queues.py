@@ -124,19 +124,19 @@ class Expected:
 
 def judge_queues(ledgers: QueueLedgers, starts: list[float], expected: Expected) -> dict[str, list[str]]:
     """For each property its complaints; no complaint means that it holds. `starts` are the broker's, the first included."""
-    told = _Told(ledgers, sorted(starts))
+    told = Rounds(ledgers, sorted(starts))
     return {
-        "every confirmed message came to a consumer or is in its queue": _kept(ledgers, expected),
-        "nothing is in a queue that was not sent to it": _sent(ledgers, expected),
+        "every confirmed message came to a consumer or is in its queue": kept(ledgers, expected),
+        "nothing is in a queue that was not sent to it": sent(ledgers, expected),
         "what was settled for good does not come again": _settled(ledgers, told, expected),
         "what comes again says so": _marked(ledgers, told, expected),
         "a queue gives a publisher's messages in their order": _ordered(ledgers, expected),
         "failed deliveries are counted": _counted(ledgers, told, expected),
-        "a death is counted once": _died(ledgers, expected),
+        "a death is counted once": died(ledgers, expected),
     }
 
 
-class _Told:
+class Rounds:
     """Which process a session spoke to, and which round made certain what it said."""
 
     def __init__(self, ledgers: QueueLedgers, starts: list[float]):
@@ -153,11 +153,11 @@ class _Told:
         return rounds[index][1] if index < len(rounds) else None
 
 
-def _name(message: Message) -> str:
+def shown(message: Message) -> str:
     return f"{message[0]}'s {message[1]} (attempt {message[2]})"
 
 
-def _kept(ledgers: QueueLedgers, expected: Expected) -> list[str]:
+def kept(ledgers: QueueLedgers, expected: Expected) -> list[str]:
     there = {(got.queue, *got.message[:2]) for got in ledgers.got}
     there |= {(queue, *message[:2]) for queue, message in ledgers.left}
     return [
@@ -167,17 +167,17 @@ def _kept(ledgers: QueueLedgers, expected: Expected) -> list[str]:
     ]
 
 
-def _sent(ledgers: QueueLedgers, expected: Expected) -> list[str]:
+def sent(ledgers: QueueLedgers, expected: Expected) -> list[str]:
     complaints = []
     for queue, message in [*((got.queue, got.message) for got in ledgers.got), *ledgers.left]:
         if message not in ledgers.sent:
-            complaints.append(f"{queue}: {_name(message)} came, and was never sent")
+            complaints.append(f"{queue}: {shown(message)} came, and was never sent")
         elif expected.queue_of[message[0]] != queue:
-            complaints.append(f"{queue}: {_name(message)} came, and belongs into {expected.queue_of[message[0]]}")
+            complaints.append(f"{queue}: {shown(message)} came, and belongs into {expected.queue_of[message[0]]}")
     return complaints
 
 
-def _settled(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str]:
+def _settled(ledgers: QueueLedgers, told: Rounds, expected: Expected) -> list[str]:
     certain: dict[Copy, tuple[float, int]] = {}
     for event in ledgers.acked:
         at = told.certain(event.session, event.at)
@@ -189,21 +189,21 @@ def _settled(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str
         if got.queue in expected.doubled:
             continue
         if at is not None and got.at > at and told.life(got.session) >= life:
-            complaints.append(f"{got.queue}: {_name(got.message)} came {got.at - at:.3f} s after it was settled for good")
+            complaints.append(f"{got.queue}: {shown(got.message)} came {got.at - at:.3f} s after it was settled for good")
     for queue, message in ledgers.left:
         if (queue, message) in certain and queue not in expected.doubled:
-            complaints.append(f"{queue}: {_name(message)} was settled for good, and is there in the end")
+            complaints.append(f"{queue}: {shown(message)} was settled for good, and is there in the end")
     return complaints
 
 
-def _by_copy(ledgers: QueueLedgers, told: _Told) -> dict[Copy, list[Got]]:
+def _by_copy(ledgers: QueueLedgers, told: Rounds) -> dict[Copy, list[Got]]:
     copies: dict[Copy, list[Got]] = defaultdict(list)
     for got in sorted(ledgers.got, key=lambda got: (told.life(got.session), got.at)):
         copies[got.queue, got.message].append(got)
     return copies
 
 
-def _marked(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str]:
+def _marked(ledgers: QueueLedgers, told: Rounds, expected: Expected) -> list[str]:
     """A delivery after an earlier one is marked, unless a kill took the broker's memory of the earlier one."""
     complaints = []
     for (queue, message), gots in _by_copy(ledgers, told).items():
@@ -211,15 +211,15 @@ def _marked(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str]
             # Each kill may have made one more of it.
             unmarked, lives = sum(not got.redelivered for got in gots), told.life(gots[-1].session)
             if unmarked > 2 * lives - 1:
-                complaints.append(f"{queue}: {_name(message)} came {unmarked} times without a mark over {lives} lives")
+                complaints.append(f"{queue}: {shown(message)} came {unmarked} times without a mark over {lives} lives")
             continue
         for before, after in zip(gots, gots[1:], strict=False):
             if after.redelivered:
                 continue
             if told.life(before.session) == told.life(after.session):
-                complaints.append(f"{queue}: {_name(message)} came again without a mark, and without a kill between")
+                complaints.append(f"{queue}: {shown(message)} came again without a mark, and without a kill between")
             elif told.certain(before.session, before.at) is not None:
-                complaints.append(f"{queue}: {_name(message)} came again without a mark, long after it had come")
+                complaints.append(f"{queue}: {shown(message)} came again without a mark, long after it had come")
     return complaints
 
 
@@ -234,12 +234,12 @@ def _ordered(ledgers: QueueLedgers, expected: Expected) -> list[str]:
         place = (got.queue, got.session, got.message[0], priority)
         before = last.get(place)
         if before and before[2] > got.message[2]:
-            complaints.append(f"{got.queue}: {_name(got.message)} came to {got.session} after {_name(before)}")
+            complaints.append(f"{got.queue}: {shown(got.message)} came to {got.session} after {shown(before)}")
         last[place] = got.message
     return complaints
 
 
-def _counted(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str]:
+def _counted(ledgers: QueueLedgers, told: Rounds, expected: Expected) -> list[str]:
     """A count is at least the rejections that the queue must know, and at most all that may have been a failure."""
     rejected: dict[Copy, list[Event]] = defaultdict(list)
     for event in ledgers.back:
@@ -263,15 +263,15 @@ def _counted(ledgers: QueueLedgers, told: _Told, expected: Expected) -> list[str
             # A connection that ends may take deliveries with it that its client never read, and so does a kill.
             most = len(backs) + sum(at < got.at for at in ends[queue]) + life
             if got.count < len(known):
-                complaints.append(f"{queue}: {_name(message)} has the count {got.count} after {len(known)} rejections")
+                complaints.append(f"{queue}: {shown(message)} has the count {got.count} after {len(known)} rejections")
             if got.count > most:
-                complaints.append(f"{queue}: {_name(message)} has the count {got.count}, and may have {most} at most")
+                complaints.append(f"{queue}: {shown(message)} has the count {got.count}, and may have {most} at most")
     return complaints
 
 
-def _died(ledgers: QueueLedgers, expected: Expected) -> list[str]:
+def died(ledgers: QueueLedgers, expected: Expected) -> list[str]:
     return [
-        f"{got.queue}: {_name(got.message)} says that it died {got.count} times"
+        f"{got.queue}: {shown(got.message)} says that it died {got.count} times"
         for got in ledgers.got
         if got.queue not in expected.counted and got.count != expected.deaths.get(got.message[0], 0)
     ]

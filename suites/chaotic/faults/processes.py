@@ -1,0 +1,134 @@
+"""Nodes that are killed, paused, stopped, restarted and drained."""
+
+import signal
+import time
+
+from faulting.scenario import CannotDo
+from harness.broker import BrokerFailed
+
+from chaotic.faults.ground import RESTART_SECONDS, Active, Ground, start
+
+STARTS_CUT_SHORT_MAX = 3
+
+
+def _kill(ground: Ground, numbers: list[int], words: str) -> Active:
+    for number in numbers:
+        ground.before_kill(number)
+    for number in numbers:
+        ground.node(number).process.send_signal(signal.SIGKILL)
+    for number in numbers:
+        ground.node(number).kill()
+    taken = tuple(numbers)
+    return Active("kill", taken, words, lambda: start(ground, taken), frozenset(numbers))
+
+
+def kill_leader(ground: Ground) -> Active | None:
+    number = ground.a_leader()
+    return number and _kill(ground, [number], f"killed node {number}, which led")
+
+
+def kill_node(ground: Ground) -> Active | None:
+    number = ground.one()
+    return number and _kill(ground, [number], f"killed node {number}")
+
+
+def kill_minority(ground: Ground) -> Active | None:
+    free = ground.free()
+    if ground.room() < 1 or len(free) < ground.room():
+        return None
+    some = sorted(ground.dice.sample(free, ground.room()))
+    return _kill(ground, some, f"killed nodes {some} at once")
+
+
+def kill_majority(ground: Ground) -> Active | None:
+    some = sorted(ground.dice.sample(ground.cluster.numbers, len(ground.cluster.numbers) // 2 + 1))
+    return _kill(ground, some, f"killed nodes {some} at once, a majority")
+
+
+def kill_all(ground: Ground) -> Active | None:
+    return _kill(ground, ground.cluster.numbers, "killed all nodes at once")
+
+
+def kill_while_starting(ground: Ground) -> Active | None:
+    number = ground.one()
+    if number is None:
+        return None
+    node = ground.node(number)
+    node.kill()
+    times = ground.dice.randint(1, STARTS_CUT_SHORT_MAX)
+    for _ in range(times):
+        node.start_and_kill_after(ground.dice.uniform(0.0, 0.5))
+    words = f"killed node {number}, and {times} times while it started"
+    return Active("kill", (number,), words, lambda: start(ground, (number,)), frozenset([number]))
+
+
+def stop_node(ground: Ground) -> Active | None:
+    number = ground.one()
+    if number is None:
+        return None
+    ground.node(number).stop()
+    words = f"stopped node {number} in good order"
+    return Active("restart", (number,), words, lambda: start(ground, (number,)), frozenset([number]))
+
+
+def rolling_restart(ground: Ground) -> Active | None:
+    for number in ground.cluster.numbers:
+        ground.node(number).stop()
+        start(ground, (number,))
+        ground.cluster.await_rest(RESTART_SECONDS)
+    return Active("restart", tuple(ground.cluster.numbers), "restarted all nodes, one after the other", lambda: None)
+
+
+def _pause(ground: Ground, numbers: list[int]) -> Active:
+    for number in numbers:
+        ground.node(number).pause()
+
+    def undo() -> None:
+        for number in numbers:
+            ground.node(number).resume()
+
+    return Active("pause", tuple(numbers), f"paused nodes {numbers}", undo, frozenset(numbers))
+
+
+def pause_node(ground: Ground) -> Active | None:
+    number = ground.one()
+    return number and _pause(ground, [number])
+
+
+def pause_leader(ground: Ground) -> Active | None:
+    number = ground.a_leader()
+    return number and _pause(ground, [number])
+
+
+def pause_minority(ground: Ground) -> Active | None:
+    free = ground.free()
+    if ground.room() < 1 or len(free) < ground.room():
+        return None
+    return _pause(ground, sorted(ground.dice.sample(free, ground.room())))
+
+
+def pause_all(ground: Ground) -> Active | None:
+    return _pause(ground, ground.cluster.numbers)
+
+
+def pause_majority(ground: Ground) -> Active | None:
+    return _pause(ground, sorted(ground.dice.sample(ground.cluster.numbers, len(ground.cluster.numbers) // 2 + 1)))
+
+
+def drain(ground: Ground) -> Active | None:
+    number = ground.one()
+    if number is None:
+        return None
+
+    def verb(word: str) -> None:
+        done = ground.cluster.verb("node", word, str(number))
+        if done.returncode != 0:
+            raise CannotDo(f"`weir node {word} {number}` ends with {done.returncode}: {done.stderr.strip()[-300:]}")
+
+    verb("drain")
+    deadline = time.monotonic() + RESTART_SECONDS
+    while ground.cluster.leads(number):
+        if time.monotonic() > deadline:
+            raise BrokerFailed(f"node {number} is drained, and leads still after {RESTART_SECONDS:.0f} s")
+        time.sleep(0.1)
+    return Active("drain", (number,), f"drained node {number}", lambda: verb("undrain"))
