@@ -24,6 +24,7 @@ use openraft::raft::{
 use weir_model::wire::{DecodeError, Reader, Writer};
 
 use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
+use super::snapshot::{SnapshotAnswer, SnapshotRequest};
 use super::types::Config;
 
 const VERSION: u8 = 1;
@@ -42,8 +43,8 @@ pub(crate) enum Request {
     Vote(VoteRequest<Config>),
     PreVote(VoteRequest<Config>),
     Transfer(TransferLeaderRequest<Config>),
-    /// A part of a snapshot, in an encoding of its own.
-    Snapshot(Bytes),
+    /// A part of a snapshot.
+    Snapshot(SnapshotRequest),
 }
 
 /// What it answers.
@@ -54,7 +55,7 @@ pub(crate) enum Answer {
     Vote(VoteResponse<Config>),
     /// It was taken.
     Transfer,
-    Snapshot(Bytes),
+    Snapshot(SnapshotAnswer),
 }
 
 impl Request {
@@ -72,9 +73,9 @@ impl Request {
                 out.u64(*request.to_node_id());
                 encode_log_id(&mut out, &request.last_log_id().copied());
             }
-            Request::Snapshot(part) => {
+            Request::Snapshot(request) => {
                 out.u8(SNAPSHOT);
-                return vec![out.finish(), part.clone()];
+                return request.encode(out);
             }
         }
         vec![out.finish()]
@@ -93,7 +94,7 @@ impl Request {
                 let (from, to) = (decode_vote(&mut r)?, r.u64()?);
                 Request::Transfer(TransferLeaderRequest::new(from, to, decode_log_id(&mut r)?))
             }
-            SNAPSHOT => Request::Snapshot(r.raw(r.remaining())?),
+            SNAPSHOT => Request::Snapshot(SnapshotRequest::decode(&mut r)?),
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
@@ -134,7 +135,7 @@ impl Answer {
             Answer::Transfer => out.u8(TRANSFER),
             Answer::Snapshot(answer) => {
                 out.u8(SNAPSHOT);
-                out.raw(answer);
+                answer.encode(&mut out);
             }
         }
         out.finish()
@@ -159,7 +160,7 @@ impl Answer {
                 Answer::Vote(VoteResponse::new(vote, decode_log_id(&mut r)?, granted))
             }
             TRANSFER => Answer::Transfer,
-            SNAPSHOT => Answer::Snapshot(r.raw(r.remaining())?),
+            SNAPSHOT => Answer::Snapshot(SnapshotAnswer::decode(&mut r)?),
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
