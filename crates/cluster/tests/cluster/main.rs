@@ -2,6 +2,7 @@
 
 mod alone;
 mod limits;
+mod snapshots;
 mod support;
 mod temporary;
 mod threads;

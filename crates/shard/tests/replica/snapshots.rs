@@ -260,7 +260,9 @@ fn what_comes_twice_or_late_or_from_nowhere_is_left() {
     follower.shard.complete_install(installed);
     (follower.journal, follower.expected) = (leader.journal.clone(), leader.expected.clone());
     follower.check();
-    for file in [SnapshotFile::State(77), SnapshotFile::Segment(PartitionId(9), SegmentId { base: 0, generation: 0 })] {
+    for file in
+        [SnapshotFile::State(77), SnapshotFile::Segment(PartitionId(9), SegmentId { base: 0, generation: 0 })]
+    {
         source.read(file, 0, 1).unwrap_err();
     }
     source.read(SnapshotFile::Manifest, 5, 4).unwrap_err();
@@ -495,7 +497,8 @@ fn crash_at_every_change(seed: u64, end: End) {
             End::Power => disk.restart(),
             End::Kill => disk.kill_process(),
         }
-        let (mut shard, mut writer, recovered) = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let (mut shard, mut writer, recovered) =
+            open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert!(!names(&disk, "").contains(&"incoming".to_owned()), "{context}");
         let last = story.journal.len() as u64;
         let index = recovered.applied_index;
