@@ -71,16 +71,14 @@ impl Peer {
         option: &RPCOption,
         action: RPCTypes,
     ) -> RpcResult<Answer> {
-        self.call_within(request, option.hard_ttl(), action).await
+        match self.ask(request, option.hard_ttl(), action).await {
+            Ok(Answer::Refused(why)) => Err(network_error(why)),
+            answer => answer,
+        }
     }
 
-    /// As [`Peer::call`], with a limit of its own.
-    pub(crate) async fn call_within(
-        &self,
-        request: Request,
-        limit: Duration,
-        action: RPCTypes,
-    ) -> RpcResult<Answer> {
+    /// As [`Peer::call`], with a limit of its own; a refusal is an answer.
+    pub(crate) async fn ask(&self, request: Request, limit: Duration, action: RPCTypes) -> RpcResult<Answer> {
         let call = self.transport.call(self.to, Line::Shard(self.shard), request.encode());
         let answer = match tokio::time::timeout(limit, call).await {
             Ok(answer) => answer.map_err(rpc_error)?,
@@ -93,11 +91,7 @@ impl Peer {
                 }));
             }
         };
-        match Answer::decode(answer) {
-            Ok(Answer::Refused(why)) => Err(network_error(why)),
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(network_error(error)),
-        }
+        Answer::decode(answer).map_err(network_error)
     }
 
     async fn append(

@@ -83,5 +83,8 @@ const NO_PROGRESS_MAX: Duration = Duration::from_secs(120);
 /// Between a call that failed and the next.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
+/// Between a refusal and the next attempt, which may send much again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+
 /// How long a replica keeps a snapshot that nobody goes on with.
 const IDLE_MAX: Duration = Duration::from_secs(180);

@@ -58,17 +58,19 @@ impl SnapshotReceiver {
         if request.id.applied_term > request.vote.leader_id.term {
             return Err("no leader has a checkpoint of a later term than its own".to_owned());
         }
+        // An install may be under way.
+        let incoming = Arc::clone(&self.incoming).lock_owned().await;
+        if *self.stop.borrow() {
+            return Err("the node is shutting down".to_owned());
+        }
         if self.view.applied_index() >= request.id.applied_index {
+            drop(incoming);
             let last_membership = StoredMembership::default();
             let last_log_id = Some(log_id(request.id.applied_term, request.id.applied_index));
             // The library finds that it has as much, and looks at the vote.
             let meta = SnapshotMeta { last_log_id, last_membership };
             return install(raft, request.vote, Snapshot { meta, snapshot: CheckpointHandle::default() })
                 .await;
-        }
-        let incoming = Arc::clone(&self.incoming).lock_owned().await;
-        if *self.stop.borrow() {
-            return Err("the node is shutting down".to_owned());
         }
         let (receiver, raft) = (Arc::clone(self), raft.clone());
         let work = async move { Runtime::scope(seed, receiver.work(incoming, &raft, request)).await };

@@ -3,13 +3,15 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use openraft::errors::{ReplicationClosed, StreamingError};
+use openraft::errors::{ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::RPCTypes;
 use openraft::raft::SnapshotResponse;
 use tokio::time::Instant;
 use weir_shard::{SnapshotSource, SnapshotWanted, Snapshots};
 
-use super::{CALL_TIMEOUT, NO_PROGRESS_MAX, Pace, Part, RETRY_AFTER, SnapshotAnswer, SnapshotRequest};
+use super::{
+    CALL_TIMEOUT, NO_PROGRESS_MAX, Pace, Part, REFUSED_PAUSE, RETRY_AFTER, SnapshotAnswer, SnapshotRequest,
+};
 use crate::blocking::Blocking;
 use crate::raft::network::{Peer, RpcResult, network_error, unexpected};
 use crate::raft::rpc::{Answer, Request};
@@ -52,9 +54,16 @@ impl SnapshotSender {
         loop {
             let request = SnapshotRequest { vote, id, part };
             let answer = match call(peer, request).await {
-                Ok(answer) => {
+                Ok(Ok(answer)) => {
                     last_progress.get_or_insert_with(Instant::now);
                     answer
+                }
+                // It could not make use of what it was sent, and most likely cannot the next time.
+                Ok(Err(why)) => {
+                    drop(source);
+                    tracing::warn!(%shard, node = %peer.to, why, "a replica refuses the shard's checkpoint");
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                    return Err(StreamingError::Unreachable(Unreachable::from_string(why)));
                 }
                 // A replica that was never reached is no reason to hold files.
                 Err(error) if last_progress.is_none() => return Err(error.into()),
@@ -132,9 +141,11 @@ fn stands_still(last_progress: Option<Instant>) -> bool {
     last_progress.is_some_and(|at| at.elapsed() >= NO_PROGRESS_MAX)
 }
 
-async fn call(peer: &Peer, request: SnapshotRequest) -> RpcResult<SnapshotAnswer> {
-    match peer.call_within(Request::Snapshot(request), CALL_TIMEOUT, RPCTypes::InstallSnapshot).await? {
-        Answer::Snapshot(answer) => Ok(answer),
+/// What the replica says, or why it refuses.
+async fn call(peer: &Peer, request: SnapshotRequest) -> RpcResult<Result<SnapshotAnswer, String>> {
+    match peer.ask(Request::Snapshot(request), CALL_TIMEOUT, RPCTypes::InstallSnapshot).await? {
+        Answer::Snapshot(answer) => Ok(Ok(answer)),
+        Answer::Refused(why) => Ok(Err(why)),
         _ => Err(unexpected()),
     }
 }
