@@ -32,6 +32,7 @@ use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
 use crate::raft::network;
 use crate::raft::rpc::{Answer, Request};
+use crate::raft::snapshot::SnapshotReceiver;
 use crate::raft::types::{RaftHandle, Runtime};
 use crate::relay;
 use crate::replica::Replica;
@@ -70,6 +71,7 @@ struct Running {
     handle: ShardHandle,
     replica: Arc<Replica>,
     raft: RaftHandle,
+    snapshot_receiver: Arc<SnapshotReceiver>,
     checkpointer: Checkpointer,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
@@ -256,7 +258,9 @@ impl Node {
                 // what it has makes no checkpoint, and would keep the journal full for ever.
                 let log = &running.checkpointer.log;
                 let full = self.status.is_full() && log.unapplied_bytes() >= ENTRY_BYTES_MAX as u64;
-                Runtime::scope(seed, network::answer(&running.raft, request, full)).await
+                let receiver = &running.snapshot_receiver;
+                let answer = network::answer(&running.raft, receiver, request, full, seed);
+                Runtime::scope(seed, answer).await
             }
             Err(error) => Answer::Refused(error.to_string()).encode(),
         }

@@ -54,6 +54,9 @@ pub struct NodeOptions {
     pub digest_interval: Duration,
     /// How often every segment file is read again to see whether it is still what was written.
     pub scrub_interval: Duration,
+    /// Bytes that snapshots to other nodes take in a second, all of them together, so that a leader's own work does not
+    /// suffer; without a limit if none is set.
+    pub snapshot_bytes_per_second: Option<u64>,
     /// What the random part of election timeouts is drawn from. The binary draws it.
     pub seed: u64,
     /// Called once, with the reason, when the process must not go on.
@@ -81,6 +84,7 @@ impl NodeOptions {
             journal_idle: Duration::from_millis(50),
             digest_interval: Duration::from_secs(600),
             scrub_interval: Duration::from_secs(24 * 3600),
+            snapshot_bytes_per_second: None,
             seed: 0,
             on_fatal,
         }
@@ -102,6 +106,9 @@ impl NodeOptions {
         }
         if self.proposals_in_flight_max == 0 {
             return wrong("at least one proposal must be allowed on its way");
+        }
+        if self.snapshot_bytes_per_second == Some(0) {
+            return wrong("at no bytes per second no snapshot ever arrives; leave the limit out");
         }
         if self.timing.heartbeat.is_zero() || self.timing.election_min <= self.timing.heartbeat {
             return wrong("the shortest election timeout must be longer than the heartbeat interval");

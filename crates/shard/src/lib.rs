@@ -17,6 +17,7 @@ mod files;
 pub mod limits;
 mod machine;
 mod shard;
+mod snapshot;
 mod state;
 mod view;
 mod writer;
@@ -25,7 +26,11 @@ pub use checkpoint::{
     CheckpointDone, CheckpointError, CheckpointSurvey, CheckpointTask, checkpointed_index, survey_checkpoint,
 };
 pub use machine::{ApplyError, Effect, Machine};
-pub use shard::{Recovered, Shard, ShardError, ShardOptions};
+pub use shard::{InstallError, InstallTask, Installed, Recovered, Shard, ShardError, ShardOptions};
+pub use snapshot::{
+    CHECKSUM_BYTES_MAX, PIECE_BYTES_MAX, SnapshotError, SnapshotFile, SnapshotId, SnapshotSource,
+    SnapshotWanted, Snapshots, StagedSnapshot, Staging,
+};
 pub use state::accounts::Accounts;
 pub use state::catalog::Catalog;
 pub use state::group::GroupState;

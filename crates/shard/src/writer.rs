@@ -58,6 +58,7 @@ impl SegmentWriter {
             if let Some(why) = self.files.stopped() {
                 return Err(WriteError::Stopped(why));
             }
+            let Some(_writing) = self.files.begin_writing() else { break };
             let Some(partition) = self.files.first_waiting() else { break };
             let more = self.write(&partition, &mut progress)?;
             self.files.first_written(more);

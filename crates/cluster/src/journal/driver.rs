@@ -227,6 +227,7 @@ impl JournalDriver {
                     self.line.push_back(record(shard, records::VOTE, payload));
                     self.line.push_back(Item::Done(Completion::Told(done)));
                 }
+                Request::Barrier { done } => self.line.push_back(Item::Done(Completion::Told(done))),
             }
         }
         self.pointers.extend(taken.pointers);

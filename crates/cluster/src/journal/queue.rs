@@ -25,13 +25,15 @@ pub(crate) enum Request {
     Truncate { shard: ShardId, after: Option<LogId> },
     /// A vote, which is answered when it is durable.
     Vote { shard: ShardId, vote: Vote, done: oneshot::Sender<Result<(), io::Error>> },
+    /// Nothing; it is answered when all before it is durable.
+    Barrier { done: oneshot::Sender<Result<(), io::Error>> },
 }
 
 impl Request {
     fn bytes(&self) -> usize {
         match self {
             Request::Append { entries, .. } => 64 + entries.iter().map(entry_bytes).sum::<usize>(),
-            Request::Truncate { .. } | Request::Vote { .. } => 64,
+            Request::Truncate { .. } | Request::Vote { .. } | Request::Barrier { .. } => 64,
         }
     }
 }
@@ -113,6 +115,13 @@ impl JournalQueue {
         }
         self.wake();
         Ok(())
+    }
+
+    /// Waits until all that was put in line before is durable.
+    pub(crate) async fn barrier(&self) -> Result<(), io::Error> {
+        let (done, durable) = oneshot::channel();
+        self.push(Request::Barrier { done }).await?;
+        durable.await.unwrap_or_else(|_| Err(io::Error::other("the journal has stopped")))
     }
 
     /// How far a shard has come, in a record of this kind that is written along with whatever is written next.

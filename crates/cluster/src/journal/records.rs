@@ -10,8 +10,9 @@
 //!
 //! What a shard's checkpoint covers is not needed, and whatever of it the journal still has is for
 //! followers that are behind. A leader that was started again serves one that has nothing but what was
-//! purged only if it knows the last of that, by *purged*. Where that is not known, or an older one is, the
-//! first entry stands for the one before it.
+//! purged only if it knows the last of that, by *purged*. Where that is not known, or an older one is, as after a power
+//! loss between a purge and the next write, the first entry stands for the one before it: a follower that ends exactly
+//! where the log was purged then lacks what nobody can send, and gets a snapshot (`raft::snapshot`).
 
 use bytes::Bytes;
 use weir_log::journal::RecordKind;

@@ -34,8 +34,9 @@ use crate::options::{Drive, NodeOptions};
 use crate::proposer::Proposer;
 use crate::raft::codec::decode_stored_membership;
 use crate::raft::log::{Dropped, LogRecovery, LogStore, ShardLog};
-use crate::raft::machine::{MachineStatus, StateMachine};
+use crate::raft::machine::{Installing, MachineStatus, StateMachine};
 use crate::raft::network::Network;
+use crate::raft::snapshot::{Pace, SnapshotReceiver, SnapshotSender};
 use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
 use crate::relay::{self, Relay};
 use crate::replica::{Agreement, Replica};
@@ -75,6 +76,7 @@ struct Shared {
     reader: JournalReader,
     status: Arc<JournalStatus>,
     turn: Arc<Semaphore>,
+    pace: Arc<Pace>,
     stop: watch::Receiver<bool>,
 }
 
@@ -113,6 +115,7 @@ pub(super) async fn start(
         reader: opened.journal.reader(),
         status: Arc::new(JournalStatus::new(options.journal.journal_bytes_max)),
         turn: Arc::new(Semaphore::new(1)),
+        pace: Arc::new(Pace::new(options.snapshot_bytes_per_second)),
         stop: stopped,
         options,
     };
@@ -369,8 +372,7 @@ async fn start_shard(
     let view = shard.view();
     let pristine = log.is_pristine();
     let log_ends_at = log.last_index();
-    let applied = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
-    let membership = checkpoint.as_ref().map(|meta| meta.last_membership.clone()).unwrap_or_default();
+    let snapshots = shard.snapshots();
     let machine_status = Arc::new(MachineStatus::new(checkpoint));
     // Alone a node always leads, and brings its commands to nobody.
     let (ear, hearing) = (options.voters.len() > 1).then(|| relay::ear(options.node)).unzip();
@@ -379,14 +381,24 @@ async fn start_shard(
         Arc::clone(&log),
         Arc::clone(&machine_status),
         signal.clone(),
-        applied,
-        membership,
         ear,
         2 * options.admission_bytes_max,
+        Installing {
+            queue: Arc::clone(&shared.queue),
+            blocking: shared.blocking,
+            on_fatal: options.on_fatal.clone(),
+        },
     );
     let store =
         LogStore::new(Arc::clone(&log), Arc::clone(&shared.queue), shared.reader.clone(), shared.blocking);
-    let network = Network { node: options.node, shard: id, transport: Arc::clone(&shared.transport) };
+    let snapshot_receiver =
+        SnapshotReceiver::new(id, snapshots.clone(), view.clone(), shared.blocking, shared.stop.clone());
+    let network = Network {
+        node: options.node,
+        shard: id,
+        transport: Arc::clone(&shared.transport),
+        sender: SnapshotSender { snapshots, blocking: shared.blocking, pace: Arc::clone(&shared.pace) },
+    };
     let config = raft_config(id, options)?;
     let failed = |why: String| StartError::Raft { shard: id, why };
     let raft = RaftHandle::new(options.node.0, Arc::new(config), network, store, machine)
@@ -472,6 +484,7 @@ async fn start_shard(
         handle: ShardHandle::new(Arc::clone(&replica)),
         replica,
         raft,
+        snapshot_receiver,
         checkpointer,
         in_flight,
         in_flight_max: options.proposals_in_flight_max,

@@ -12,19 +12,32 @@ use openraft::entry::EntryPayload;
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
 use parking_lot::Mutex;
-use weir_shard::{CheckpointTask, Shard, ShardView};
+use weir_shard::{CheckpointTask, InstallError, Shard, ShardView, StagedSnapshot};
 
 use super::codec::encode_stored_membership;
 use super::log::ShardLog;
 use super::types::{Config, LogId, SnapshotMeta, StoredMembership, term_of};
+use crate::blocking::Blocking;
+use crate::journal::queue::JournalQueue;
+use crate::options::OnFatal;
 use crate::relay::Ear;
 use crate::segments::SegmentSignal;
 
 type Snapshot = openraft::alias::SnapshotOf<Config, CheckpointHandle>;
 
-/// Stands for a shard's durable checkpoint; its files are read when they are sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CheckpointHandle {}
+/// Stands for a shard's durable checkpoint, whose files are read when they are sent; or is one of another node that is
+/// to be installed.
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointHandle {
+    staged: Option<StagedSnapshot>,
+}
+
+impl CheckpointHandle {
+    /// A checkpoint of another node that has come here whole.
+    pub(crate) fn of(staged: StagedSnapshot) -> CheckpointHandle {
+        CheckpointHandle { staged: Some(staged) }
+    }
+}
 
 /// What others must know of a shard's state machine.
 pub(crate) struct MachineStatus {
@@ -42,6 +55,14 @@ impl MachineStatus {
     /// The last log id that the durable checkpoint covers.
     pub(crate) fn checkpointed(&self) -> Option<LogId> {
         self.checkpoint.lock().as_ref().and_then(|meta| meta.last_log_id)
+    }
+
+    fn checkpoint(&self) -> Option<SnapshotMeta> {
+        self.checkpoint.lock().clone()
+    }
+
+    fn stop(&self, why: &str) {
+        self.stopped.lock().get_or_insert_with(|| why.to_owned());
     }
 
     /// A checkpoint has become durable.
@@ -64,6 +85,13 @@ pub(crate) struct Begun {
     pub meta: SnapshotMeta,
 }
 
+/// What installing a checkpoint of another node takes.
+pub(crate) struct Installing {
+    pub queue: Arc<JournalQueue>,
+    pub blocking: Blocking,
+    pub on_fatal: OnFatal,
+}
+
 /// The shard, applying.
 pub(crate) struct StateMachine {
     shard: Shard,
@@ -77,21 +105,36 @@ pub(crate) struct StateMachine {
     ear: Option<Ear>,
     /// With more than this unwritten, nothing is applied until the segment writer has caught up.
     unwritten_bytes_max: usize,
+    installing: Installing,
 }
 
 impl StateMachine {
+    /// The shard as its checkpoint has it, of which `status` knows.
     pub(crate) fn new(
         shard: Shard,
         log: Arc<ShardLog>,
         status: Arc<MachineStatus>,
         segments: SegmentSignal,
-        applied: Option<LogId>,
-        membership: StoredMembership,
         ear: Option<Ear>,
         unwritten_bytes_max: usize,
+        installing: Installing,
     ) -> StateMachine {
         let view = shard.view();
-        StateMachine { shard, view, log, status, segments, applied, membership, ear, unwritten_bytes_max }
+        let checkpoint = status.checkpoint();
+        let applied = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
+        let membership = checkpoint.map(|meta| meta.last_membership).unwrap_or_default();
+        StateMachine {
+            shard,
+            view,
+            log,
+            status,
+            segments,
+            applied,
+            membership,
+            ear,
+            unwritten_bytes_max,
+            installing,
+        }
     }
 
     /// Takes hold of the state as it is now, if there is any.
@@ -107,7 +150,7 @@ impl StateMachine {
             EntryPayload::Normal(proposal) => {
                 self.shard.apply(index, term, proposal.entry()).map_err(|error| {
                     let why = format!("entry {} cannot be applied: {error}", entry.log_id);
-                    *self.status.stopped.lock() = Some(why.clone());
+                    self.status.stop(&why);
                     io::Error::other(why)
                 })?
             }
@@ -130,6 +173,19 @@ impl StateMachine {
             responder.send(outcomes);
         }
         Ok(())
+    }
+
+    /// The replica stops: it is neither certain what is on its disk, nor may it go on without the checkpoint, which the
+    /// library takes for installed.
+    fn install_failed(&self, error: &InstallError) -> io::Error {
+        let why =
+            format!("a checkpoint of the leader could not be installed, which a restart mends: {error}");
+        tracing::error!(why);
+        self.status.stop(&why);
+        if matches!(error, InstallError::Stopped(_)) {
+            self.installing.on_fatal.call(&why);
+        }
+        io::Error::other(why)
     }
 
     /// Waits while too much is in memory only.
@@ -183,10 +239,33 @@ impl RaftStateMachine<Config> for StateMachine {
         }
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMeta, _: CheckpointHandle) -> Result<(), io::Error> {
-        let why =
-            format!("the checkpoint at {:?} cannot be installed: it was not sent along", meta.last_log_id);
-        Err(io::Error::other(why))
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        handle: CheckpointHandle,
+    ) -> Result<(), io::Error> {
+        let Some(staged) = handle.staged else {
+            let why = format!(
+                "the checkpoint at {:?} cannot be installed: it was not sent along",
+                meta.last_log_id
+            );
+            return Err(io::Error::other(why));
+        };
+        // That entries which contradict it are void must be certain before it is.
+        self.installing.queue.barrier().await?;
+        let task = self.shard.begin_install(staged);
+        let done = self.installing.blocking.run(move || task.run()).await.map_err(io::Error::other)?;
+        let installed = done.map_err(|error| self.install_failed(&error))?;
+        self.shard.complete_install(installed);
+        self.applied = meta.last_log_id;
+        self.membership = meta.last_membership.clone();
+        self.status.set_checkpoint(meta.clone());
+        if let Some(applied) = self.applied {
+            self.log.set_applied(applied.index);
+        }
+        // Whoever waits for what is not to be written any more.
+        self.segments.hurry();
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, io::Error> {

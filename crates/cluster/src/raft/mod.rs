@@ -5,6 +5,7 @@
 //! * [`log`]: the Raft log of one shard over the shared journal.
 //! * [`machine`]: the shard as its state machine.
 //! * [`rpc`], [`network`]: its messages over our transport.
+//! * [`snapshot`]: giving a replica that is too far behind a copy of the shard.
 //! * [`runtime`], [`watch`]: tokio as its runtime.
 
 pub(crate) mod codec;
@@ -13,6 +14,7 @@ pub(crate) mod machine;
 pub(crate) mod network;
 pub(crate) mod rpc;
 pub(crate) mod runtime;
+pub(crate) mod snapshot;
 #[cfg(test)]
 mod tests;
 pub(crate) mod types;

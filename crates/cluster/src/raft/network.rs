@@ -13,11 +13,12 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use openraft::{AnyError, EmptyNode, OptionalSend};
+use openraft::{EmptyNode, OptionalSend};
 use weir_model::{NodeId, ShardId};
 
 use super::machine::CheckpointHandle;
 use super::rpc::{Answer, Request};
+use super::snapshot::{SnapshotReceiver, SnapshotSender};
 use super::types::{Config, RaftHandle, Vote};
 use crate::transport::{Line, Transport, TransportError};
 
@@ -29,13 +30,14 @@ const APPENDS_IN_FLIGHT_MAX: usize = 16;
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 type Snapshot = openraft::alias::SnapshotOf<Config, CheckpointHandle>;
-type RpcResult<T> = Result<T, RPCError<Config>>;
+pub(crate) type RpcResult<T> = Result<T, RPCError<Config>>;
 
 /// Makes connections of one shard to other nodes.
 pub(crate) struct Network {
     pub node: NodeId,
     pub shard: ShardId,
     pub transport: Arc<dyn Transport>,
+    pub sender: SnapshotSender,
 }
 
 impl RaftNetworkFactory<Config> for Network {
@@ -47,6 +49,7 @@ impl RaftNetworkFactory<Config> for Network {
             to: NodeId(target),
             shard: self.shard,
             transport: Arc::clone(&self.transport),
+            sender: self.sender.clone(),
         }
     }
 }
@@ -58,6 +61,7 @@ pub(crate) struct Peer {
     pub(crate) to: NodeId,
     pub(crate) shard: ShardId,
     transport: Arc<dyn Transport>,
+    sender: SnapshotSender,
 }
 
 impl Peer {
@@ -67,7 +71,14 @@ impl Peer {
         option: &RPCOption,
         action: RPCTypes,
     ) -> RpcResult<Answer> {
-        let limit = option.hard_ttl();
+        match self.ask(request, option.hard_ttl(), action).await {
+            Ok(Answer::Refused(why)) => Err(network_error(why)),
+            answer => answer,
+        }
+    }
+
+    /// As [`Peer::call`], with a limit of its own; a refusal is an answer.
+    pub(crate) async fn ask(&self, request: Request, limit: Duration, action: RPCTypes) -> RpcResult<Answer> {
         let call = self.transport.call(self.to, Line::Shard(self.shard), request.encode());
         let answer = match tokio::time::timeout(limit, call).await {
             Ok(answer) => answer.map_err(rpc_error)?,
@@ -80,11 +91,7 @@ impl Peer {
                 }));
             }
         };
-        match Answer::decode(answer) {
-            Ok(Answer::Refused(why)) => Err(network_error(why)),
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(network_error(error)),
-        }
+        Answer::decode(answer).map_err(network_error)
     }
 
     async fn append(
@@ -106,11 +113,11 @@ fn rpc_error(error: TransportError) -> RPCError<Config> {
     }
 }
 
-fn network_error(why: impl ToString) -> RPCError<Config> {
+pub(crate) fn network_error(why: impl ToString) -> RPCError<Config> {
     RPCError::Network(NetworkError::from_string(why.to_string()))
 }
 
-fn unexpected() -> RPCError<Config> {
+pub(crate) fn unexpected() -> RPCError<Config> {
     network_error("the answer is one to another question")
 }
 
@@ -203,15 +210,14 @@ impl RaftNetworkV2<Config> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<Config>, StreamingError<Config>> {
-        let _ = (vote, cancel, option);
-        tracing::warn!(
+        let _ = option;
+        tracing::info!(
             shard = %self.shard,
             node = %self.to,
             checkpoint = ?snapshot.meta.last_log_id.map(|id| id.index),
-            "a replica is behind what the journals still have; it needs a copy of the shard"
+            "a replica is behind what the journals still have; it is given a copy of the shard"
         );
-        let why = "sending a shard's checkpoint to another node is not supported yet";
-        Err(StreamingError::Unreachable(Unreachable::new(&AnyError::error(why))))
+        self.sender.send(self, vote, &snapshot.meta, cancel).await
     }
 
     async fn transfer_leader(
@@ -227,7 +233,13 @@ impl RaftNetworkV2<Config> for Peer {
 }
 
 /// Answers a request of another node. With `full`, entries are not taken.
-pub(crate) async fn answer(raft: &RaftHandle, request: Request, full: bool) -> Bytes {
+pub(crate) async fn answer(
+    raft: &RaftHandle,
+    receiver: &Arc<SnapshotReceiver>,
+    request: Request,
+    full: bool,
+    seed: u64,
+) -> Bytes {
     let answer = match request {
         Request::Append(request) if full && !request.entries.is_empty() => {
             Err(refuse_entries(raft, request).await)
@@ -247,7 +259,7 @@ pub(crate) async fn answer(raft: &RaftHandle, request: Request, full: bool) -> B
         Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) => {
             Err("it is not for the group".to_owned())
         }
-        Request::Snapshot(_) => Err("this node does not take checkpoints of other nodes yet".to_owned()),
+        Request::Snapshot(request) => receiver.take(raft, request, seed).await.map(Answer::Snapshot),
     };
     answer.unwrap_or_else(Answer::Refused).encode()
 }

@@ -33,6 +33,7 @@ use weir_model::entry::Entry;
 use weir_model::wire::{DecodeError, Reader, Writer};
 
 use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
+use super::snapshot::{SnapshotAnswer, SnapshotRequest};
 use super::types::Config;
 
 const VERSION: u8 = 1;
@@ -54,8 +55,8 @@ pub(crate) enum Request {
     Vote(VoteRequest<Config>),
     PreVote(VoteRequest<Config>),
     Transfer(TransferLeaderRequest<Config>),
-    /// A part of a snapshot, in an encoding of its own.
-    Snapshot(Bytes),
+    /// A part of a snapshot.
+    Snapshot(SnapshotRequest),
     /// A command for the leader's line.
     Relay(Command),
     /// Up to where a replica must have applied to know all that was committed before it asked.
@@ -83,7 +84,7 @@ pub(crate) enum Answer {
     Vote(VoteResponse<Config>),
     /// It was taken.
     Transfer,
-    Snapshot(Bytes),
+    Snapshot(SnapshotAnswer),
     Relay(Result<(), Refused>),
     ReadIndex(Result<u64, Refused>),
     HearsOf(bool),
@@ -104,9 +105,9 @@ impl Request {
                 out.u64(*request.to_node_id());
                 encode_log_id(&mut out, &request.last_log_id().copied());
             }
-            Request::Snapshot(part) => {
+            Request::Snapshot(request) => {
                 out.u8(SNAPSHOT);
-                return vec![out.finish(), part.clone()];
+                return request.encode(out);
             }
             Request::Relay(command) => {
                 out.u8(RELAY);
@@ -136,7 +137,7 @@ impl Request {
                 let (from, to) = (decode_vote(&mut r)?, r.u64()?);
                 Request::Transfer(TransferLeaderRequest::new(from, to, decode_log_id(&mut r)?))
             }
-            SNAPSHOT => Request::Snapshot(r.raw(r.remaining())?),
+            SNAPSHOT => Request::Snapshot(SnapshotRequest::decode(&mut r)?),
             RELAY => {
                 let mut commands = Entry::decode(r.raw(r.remaining())?)?.commands;
                 match (commands.pop(), commands.is_empty()) {
@@ -186,7 +187,7 @@ impl Answer {
             Answer::Transfer => out.u8(TRANSFER),
             Answer::Snapshot(answer) => {
                 out.u8(SNAPSHOT);
-                out.raw(answer);
+                answer.encode(&mut out);
             }
             Answer::Relay(taken) => {
                 out.u8(RELAY);
@@ -223,7 +224,7 @@ impl Answer {
                 Answer::Vote(VoteResponse::new(vote, decode_log_id(&mut r)?, granted))
             }
             TRANSFER => Answer::Transfer,
-            SNAPSHOT => Answer::Snapshot(r.raw(r.remaining())?),
+            SNAPSHOT => Answer::Snapshot(SnapshotAnswer::decode(&mut r)?),
             RELAY => Answer::Relay(decode_taken(&mut r, |_| Ok(()))?),
             READ_INDEX => Answer::ReadIndex(decode_taken(&mut r, Reader::u64)?),
             HEARS_OF => Answer::HearsOf(r.bool()?),

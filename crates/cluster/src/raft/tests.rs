@@ -17,11 +17,13 @@ use openraft::storage::RaftLogStorage as _;
 use openraft::{LogState, RaftLogReader as _};
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use weir_log::disk::SimDisk;
 use weir_log::journal::{JournalReader, Position, RecordKind, RecoveredRecord};
 use weir_model::command::Command;
 use weir_model::entry::Entry;
 use weir_model::wire::{Reader, Writer};
 use weir_model::{NodeId, PartitionId, ShardId};
+use weir_shard::{Shard, ShardOptions};
 
 use super::codec::{
     decode_entry, decode_membership, decode_stored_membership, encode_entry, encode_membership,
@@ -30,6 +32,7 @@ use super::codec::{
 use super::log::{LogRecovery, LogStore, ShardLog};
 use super::network::Network;
 use super::rpc::{Answer, Request};
+use super::snapshot::{Pace, SnapshotSender};
 use super::types::{Config, LogId, Membership, Proposal, RaftEntry, StoredMembership, Vote, log_id};
 use crate::blocking::Blocking;
 use crate::journal::queue::JournalQueue;
@@ -335,7 +338,14 @@ impl Transport for Scripted {
 /// What the library hears of appends of one entry each, the first behind index 7.
 fn heard_of_appends(answers: &[AppendEntriesResponse<Config>]) -> Vec<String> {
     let transport = Arc::new(Scripted(Mutex::new(answers.to_vec().into())));
-    let mut network = Network { node: NodeId(1), shard: ShardId(1), transport };
+    let disk = SimDisk::new(1);
+    let opened = Shard::open(disk.shared(), "/data/shards/1".into(), ShardId(1), ShardOptions::default());
+    let sender = SnapshotSender {
+        snapshots: opened.expect("a shard").0.snapshots(),
+        blocking: Blocking::new(Drive::Tasks { sync_latency: Duration::ZERO }),
+        pace: Arc::new(Pace::new(None)),
+    };
+    let mut network = Network { node: NodeId(1), shard: ShardId(1), transport, sender };
     let append = |index: u64| AppendEntriesRequest {
         vote: Vote::new_committed(3, 1),
         prev_log_id: Some(log_id(3, index - 1)),

@@ -6,6 +6,7 @@ mod formation;
 mod limits;
 mod network;
 mod relay;
+mod snapshots;
 mod support;
 mod tcp;
 mod temporary;

@@ -4,27 +4,40 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_cluster::{LocalTransport, Node, NodeOptions, ProposeError};
+use weir_cluster::{LocalTransport, Node, NodeOptions, ProposeError, Transport};
 use weir_log::disk::OpenMode;
 use weir_model::NodeId;
 use weir_model::command::Outcome;
 
 use crate::support::{Machine, SHARD, append, open_partition, put, run, values};
 
-pub struct Cluster {
-    pub transport: LocalTransport,
-    pub machines: BTreeMap<NodeId, Machine>,
-    pub nodes: BTreeMap<NodeId, Arc<Node>>,
+pub(super) struct Cluster {
+    pub(super) transport: LocalTransport,
+    pub(super) machines: BTreeMap<NodeId, Machine>,
+    pub(super) nodes: BTreeMap<NodeId, Arc<Node>>,
+    /// What stands between a node and its end of the transport.
+    pub(super) between: Option<Between>,
 }
 
+/// Puts something between a node and its end of the transport.
+pub(super) type Between = Arc<dyn Fn(NodeId, Arc<dyn Transport>) -> Arc<dyn Transport>>;
+
 impl Cluster {
-    pub async fn start(seed: u64) -> Cluster {
+    pub(super) async fn start(seed: u64) -> Cluster {
         Cluster::start_tuned(seed, |_| {}).await
     }
 
-    pub async fn start_tuned(
+    pub(super) async fn start_tuned(
         seed: u64,
         tune: impl Fn(&mut NodeOptions) + Send + Sync + Clone + 'static,
+    ) -> Cluster {
+        Cluster::start_between(seed, tune, None).await
+    }
+
+    pub(super) async fn start_between(
+        seed: u64,
+        tune: impl Fn(&mut NodeOptions) + Send + Sync + Clone + 'static,
+        between: Option<Between>,
     ) -> Cluster {
         let ids: Vec<NodeId> = (1..=3).map(NodeId).collect();
         let machine = |id: &NodeId| Machine {
@@ -33,21 +46,24 @@ impl Cluster {
             ..Machine::alone(seed * 10 + id.0).tuned(tune.clone())
         };
         let machines = ids.iter().map(|id| (*id, machine(id))).collect();
-        let mut cluster = Cluster { transport: LocalTransport::new(), machines, nodes: BTreeMap::new() };
+        let transport = LocalTransport::new();
+        let mut cluster = Cluster { transport, machines, nodes: BTreeMap::new(), between };
         for id in ids {
             cluster.boot(id).await;
         }
         cluster
     }
 
-    pub async fn boot(&mut self, id: NodeId) {
-        let node = self.machines[&id].try_start(self.transport.end(id)).await.expect("the node starts");
+    pub(super) async fn boot(&mut self, id: NodeId) {
+        let end = self.transport.end(id);
+        let end = self.between.as_ref().map_or(Arc::clone(&end), |between| between(id, end));
+        let node = self.machines[&id].try_start(end).await.expect("the node starts");
         self.transport.connect(&node);
         self.nodes.insert(id, node);
     }
 
     /// The process dies, and with `power` the machine with it.
-    pub async fn kill(&mut self, id: NodeId, power: bool) {
+    pub(super) async fn kill(&mut self, id: NodeId, power: bool) {
         self.transport.disconnect(id);
         let machine = &self.machines[&id];
         if power {
@@ -61,7 +77,7 @@ impl Cluster {
     }
 
     /// Waits for a leader of the shard that may say what is not there.
-    pub async fn leader(&self) -> NodeId {
+    pub(super) async fn leader(&self) -> NodeId {
         for _ in 0..2000 {
             for (id, node) in &self.nodes {
                 if node.shard(SHARD).expect("the shard").leadership().ready {
@@ -74,7 +90,7 @@ impl Cluster {
     }
 
     /// Waits until all nodes have applied the same.
-    pub async fn settle(&self) {
+    pub(super) async fn settle(&self) {
         for _ in 0..2000 {
             let applied: Vec<u64> = self
                 .nodes
@@ -95,7 +111,7 @@ impl Cluster {
     }
 
     /// All bytes of the segment files of the shard on a node.
-    pub fn segment_files(&self, id: NodeId) -> BTreeMap<String, Vec<u8>> {
+    pub(super) fn segment_files(&self, id: NodeId) -> BTreeMap<String, Vec<u8>> {
         let disk = self.machines[&id].disk.shared();
         let dir = std::path::PathBuf::from(format!("/data/shards/{SHARD}/7"));
         let mut files = BTreeMap::new();
@@ -111,7 +127,7 @@ impl Cluster {
         files
     }
 
-    pub async fn append_many(&self, leader: NodeId, prefix: &str, count: usize) -> Vec<String> {
+    pub(super) async fn append_many(&self, leader: NodeId, prefix: &str, count: usize) -> Vec<String> {
         let shard = self.nodes[&leader].shard(SHARD).expect("the shard");
         let mut acknowledged = Vec::new();
         for chunk in (0..count).collect::<Vec<_>>().chunks(16) {
@@ -131,7 +147,7 @@ impl Cluster {
         acknowledged
     }
 
-    pub fn check(&self, acknowledged: &[String]) {
+    pub(super) fn check(&self, acknowledged: &[String]) {
         let mut all = Vec::new();
         for (id, node) in &self.nodes {
             let values = values(node.shard(SHARD).expect("the shard"));
@@ -147,7 +163,7 @@ impl Cluster {
         assert!(files[0].values().any(|bytes| !bytes.is_empty()), "there are segment files");
     }
 
-    pub async fn stop(self) {
+    pub(super) async fn stop(self) {
         for node in self.nodes.values() {
             node.abandon().await;
         }

@@ -84,7 +84,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     }
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<(), DiskError>;
-    /// Renames a file within one directory, replacing what has the new name.
+    /// Renames a file within one file system, replacing what has the new name. It is durable when the directory of
+    /// the new name was synced; between two directories the old name may come back with a power loss even then.
     fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError>;
     /// Lists a directory, sorted by name.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>, DiskError>;

@@ -28,9 +28,11 @@ mod scrub;
 mod segment;
 mod sound;
 mod stretches;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod types;
+mod verify;
 mod walk;
 
 use std::io::IoSlice;
@@ -54,10 +56,12 @@ pub use reader::{PartitionReader, PinnedSegments};
 pub use rewrite::{RewrittenSegment, SegmentRewrite};
 pub use scrub::{ScrubReport, scrub_segments};
 pub use stretches::Stretch;
+pub use switch::LogSwitch;
 pub use types::{
     Corruption, OpenReport, PartitionError, PartitionManifest, RangeChunk, ReadChunk, ReadError, ReadOptions,
     SegmentEntry, Ticket, TimestampHit,
 };
+pub use verify::verify_segment;
 
 /// Positions within a segment are 32 bits wide, and signed in Kafka.
 const SEGMENT_BYTES_MAX: u64 = i32::MAX as u64;
@@ -292,6 +296,12 @@ impl PartitionLog {
 /// The name of the file that holds a segment's batches.
 pub fn segment_file_name(entry: &SegmentEntry) -> String {
     names::file_name(entry.base, entry.generation, FileKind::Log)
+}
+
+/// The names of the files with its indexes, once it is closed.
+pub fn segment_index_names(entry: &SegmentEntry) -> [String; 2] {
+    [FileKind::OffsetIndex, FileKind::TimeIndex]
+        .map(|kind| names::file_name(entry.base, entry.generation, kind))
 }
 
 fn check_not_failed(segment: &Segment) -> Result<(), PartitionError> {

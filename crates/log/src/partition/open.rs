@@ -61,20 +61,7 @@ impl PartitionLog {
         aside.sort();
         aside.dedup();
         let dir: Arc<Path> = dir.into();
-        let mut segments = Vec::with_capacity(manifest.segments.len());
-        for entry in &manifest.segments {
-            cut(handles, &dir, entry, &lengths, &mut report)?;
-            let index = if entry.closed {
-                let name = |kind| file_name(entry.base, entry.generation, kind);
-                let there = |kind| lengths.contains_key(name(kind).as_str());
-                let both = there(FileKind::OffsetIndex) && there(FileKind::TimeIndex);
-                if both { Index::Files } else { Index::Unknown }
-            } else {
-                let entries = IndexEntries::new(entry.base);
-                Index::Memory { entries, from: entry.bytes, from_offset: entry.last_offset + 1 }
-            };
-            segments.push(Arc::new(Segment::new(&dir, handles, entry, index)));
-        }
+        let segments = segments_of(handles, &dir, manifest, &lengths, &mut report)?;
         let range = Range { start: manifest.start, end: manifest.end, segments: segments.into() };
         let shared = Shared { dir, handles: Arc::clone(handles), range: RwLock::new(range) };
         let log = PartitionLog {
@@ -91,6 +78,31 @@ impl PartitionLog {
     }
 }
 
+/// The segments that a manifest names, their files cut back to what it says.
+pub(super) fn segments_of(
+    handles: &Arc<HandleCache>,
+    dir: &Arc<Path>,
+    manifest: &PartitionManifest,
+    lengths: &BTreeMap<&str, u64>,
+    report: &mut OpenReport,
+) -> Result<Vec<Arc<Segment>>, PartitionError> {
+    let mut segments = Vec::with_capacity(manifest.segments.len());
+    for entry in &manifest.segments {
+        cut(handles, dir, entry, lengths, report)?;
+        let index = if entry.closed {
+            let name = |kind| file_name(entry.base, entry.generation, kind);
+            let there = |kind| lengths.contains_key(name(kind).as_str());
+            let both = there(FileKind::OffsetIndex) && there(FileKind::TimeIndex);
+            if both { Index::Files } else { Index::Unknown }
+        } else {
+            let entries = IndexEntries::new(entry.base);
+            Index::Memory { entries, from: entry.bytes, from_offset: entry.last_offset + 1 }
+        };
+        segments.push(Arc::new(Segment::new(dir, handles, entry, index)));
+    }
+    Ok(segments)
+}
+
 /// Files that the manifest names: an open segment has no index on disk.
 fn named_files(manifest: &PartitionManifest) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -101,7 +113,7 @@ fn named_files(manifest: &PartitionManifest) -> BTreeSet<String> {
     names
 }
 
-fn check_manifest(manifest: &PartitionManifest) -> Result<(), PartitionError> {
+pub(super) fn check_manifest(manifest: &PartitionManifest) -> Result<(), PartitionError> {
     let mut next = 0;
     for (index, entry) in manifest.segments.iter().enumerate() {
         let why = if entry.base < next {
@@ -121,7 +133,7 @@ fn check_manifest(manifest: &PartitionManifest) -> Result<(), PartitionError> {
     Ok(())
 }
 
-fn check_length(
+pub(super) fn check_length(
     dir: &Path,
     entry: &SegmentEntry,
     lengths: &BTreeMap<&str, u64>,

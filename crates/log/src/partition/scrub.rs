@@ -85,7 +85,7 @@ fn scrub_segment(
     Ok(())
 }
 
-fn wrong_place(head: &BatchHead, next: i64, entry: &SegmentEntry) -> Option<&'static str> {
+pub(super) fn wrong_place(head: &BatchHead, next: i64, entry: &SegmentEntry) -> Option<&'static str> {
     if head.base_offset < next {
         Some("the batch's offset does not rise")
     } else if entry.generation == 0 && head.base_offset > next {

@@ -16,7 +16,7 @@ pub(super) const STATE_HEADER_BYTES: u64 = 8;
 pub(super) const CHUNK_HEADER_BYTES: usize = 20;
 
 /// Longest manifest that is read: a hundred times what the bounds of the state allow.
-pub(super) const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// What a durable checkpoint consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct ChunkPlace {
 
 impl ChunkPlace {
     /// Bytes that it takes in its file.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         CHUNK_HEADER_BYTES as u64 + u64::from(self.length)
     }
 }

@@ -7,6 +7,7 @@
 
 mod format;
 mod open;
+mod replace;
 mod survey;
 mod task;
 #[cfg(test)]
@@ -20,10 +21,12 @@ use parking_lot::Mutex;
 use weir_log::disk::Disk;
 use weir_model::ShardId;
 
+use crate::files::Holds;
 use crate::machine::ChunkId;
 use format::ChunkPlace;
 
-pub(crate) use format::Manifest;
+pub(crate) use format::{MANIFEST_BYTES_MAX, Manifest};
+pub(crate) use replace::{Held, ReplaceError};
 pub use survey::{CheckpointSurvey, checkpointed_index, survey_checkpoint};
 pub use task::{CheckpointDone, CheckpointError, CheckpointTask};
 
@@ -45,6 +48,8 @@ pub(crate) struct Checkpoints {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     shard: ShardId,
+    /// While something is sent from here, nothing is unlinked.
+    holds: Holds,
     /// Held while one is made: there is one at a time.
     durable: Mutex<Durable>,
 }
@@ -65,7 +70,7 @@ impl Checkpoints {
     }
 }
 
-fn state_name(number: u64) -> String {
+pub(crate) fn state_name(number: u64) -> String {
     format!("{number:020}{STATE_SUFFIX}")
 }
 

@@ -12,6 +12,7 @@ use weir_model::ShardId;
 
 use super::format::{self, ChunkPlace, MANIFEST_BYTES_MAX, Manifest};
 use super::{Checkpoints, Durable, MANIFEST, MANIFEST_NEW, checkpoint_dir, state_name, state_number};
+use crate::files::Holds;
 use crate::limits::MACHINE_VERSION_MAX;
 use crate::machine::{ChunkId, ChunkKind, Machine};
 use crate::shard::ShardError;
@@ -23,6 +24,7 @@ impl Checkpoints {
         disk: Arc<dyn Disk>,
         shard_dir: &Path,
         shard: ShardId,
+        holds: Holds,
     ) -> Result<(Checkpoints, Machine, Bytes), ShardError> {
         let dir = checkpoint_dir(shard_dir);
         disk.create_dir_all(&dir)?;
@@ -30,7 +32,7 @@ impl Checkpoints {
         // from it must not be: files that only the one before it names would be gone, and the journal
         // released, when the power goes and brings that one back.
         disk.sync_dir(&dir)?;
-        let checkpoints = Checkpoints { disk, dir, shard, durable: Mutex::default() };
+        let checkpoints = Checkpoints { disk, dir, shard, holds, durable: Mutex::default() };
         match checkpoints.read_manifest()? {
             Some(manifest) => checkpoints.load(manifest),
             None => checkpoints.begin(shard_dir),
@@ -66,7 +68,7 @@ impl Checkpoints {
     }
 
     /// The state that a manifest says, every chunk of it checked.
-    pub(super) fn read_machine(&self, manifest: &Manifest) -> Result<Machine, ShardError> {
+    pub(crate) fn read_machine(&self, manifest: &Manifest) -> Result<Machine, ShardError> {
         let mut machine = Machine::new();
         for (id, place) in &manifest.chunks {
             self.load_chunk(&mut machine, *id, place, manifest.applied_index)?;
@@ -82,6 +84,12 @@ impl Checkpoints {
     }
 
     pub(super) fn read_manifest(&self) -> Result<Option<Manifest>, ShardError> {
+        let Some(bytes) = self.read_manifest_bytes()? else { return Ok(None) };
+        let manifest = self.decode_manifest(bytes)?;
+        Ok(Some(manifest))
+    }
+
+    pub(super) fn read_manifest_bytes(&self) -> Result<Option<Bytes>, ShardError> {
         let path = self.path(MANIFEST);
         let file = match self.disk.open(&path, OpenMode::Read) {
             Ok(file) => file,
@@ -95,8 +103,14 @@ impl Checkpoints {
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);
+        Ok(Some(bytes.into()))
+    }
+
+    /// A manifest of this shard that this binary can use.
+    pub(crate) fn decode_manifest(&self, bytes: Bytes) -> Result<Manifest, ShardError> {
+        let path = self.path(MANIFEST);
         let manifest =
-            Manifest::decode(bytes.into()).map_err(|error| self.unreadable(MANIFEST, error.to_string()))?;
+            Manifest::decode(bytes).map_err(|error| self.unreadable(MANIFEST, error.to_string()))?;
         if manifest.shard != self.shard {
             return Err(self.unreadable(MANIFEST, format!("it is that of shard {}", manifest.shard)));
         }
@@ -108,7 +122,7 @@ impl Checkpoints {
                 supported: MACHINE_VERSION_MAX,
             });
         }
-        Ok(Some(manifest))
+        Ok(manifest)
     }
 
     fn load_chunk(

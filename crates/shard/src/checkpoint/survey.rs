@@ -9,7 +9,7 @@ use weir_log::partition::PartitionManifest;
 use weir_model::{PartitionId, ShardId};
 
 use super::{Checkpoints, checkpoint_dir};
-use crate::files::manifest_of;
+use crate::files::{Holds, manifest_of};
 use crate::shard::ShardError;
 
 /// What a shard's last durable checkpoint says, every byte of it checked.
@@ -29,7 +29,7 @@ pub struct CheckpointSurvey {
 /// its manifest is read.
 pub fn checkpointed_index(disk: Arc<dyn Disk>, shard_dir: &Path, shard: ShardId) -> Result<u64, ShardError> {
     let dir = checkpoint_dir(shard_dir);
-    let checkpoints = Checkpoints { disk, dir, shard, durable: Mutex::default() };
+    let checkpoints = Checkpoints { disk, dir, shard, holds: Holds::default(), durable: Mutex::default() };
     Ok(checkpoints.read_manifest()?.map_or(0, |manifest| manifest.applied_index))
 }
 
@@ -40,7 +40,7 @@ pub fn survey_checkpoint(
     shard: ShardId,
 ) -> Result<Option<CheckpointSurvey>, ShardError> {
     let dir = checkpoint_dir(shard_dir);
-    let checkpoints = Checkpoints { disk, dir, shard, durable: Mutex::default() };
+    let checkpoints = Checkpoints { disk, dir, shard, holds: Holds::default(), durable: Mutex::default() };
     let Some(manifest) = checkpoints.read_manifest()? else { return Ok(None) };
     let machine = checkpoints.read_machine(&manifest)?;
     Ok(Some(CheckpointSurvey {

@@ -207,6 +207,9 @@ impl Checkpoints {
 
     /// Unlinks files that no durable manifest names. What cannot be unlinked now is tried again.
     pub(super) fn unlink_strays(&self, durable: &mut Durable) {
+        if self.holds.are_held() {
+            return;
+        }
         let unlink = |number: &u64| match self.disk.remove_file(&self.path(&state_name(*number))) {
             Ok(()) => false,
             Err(error) => !error.is_not_found(),

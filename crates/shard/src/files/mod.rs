@@ -5,6 +5,7 @@
 //!
 //! [`PartitionReader`]: weir_log::partition::PartitionReader
 
+mod holds;
 mod partition;
 mod retire;
 mod rewrite;
@@ -14,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use weir_log::disk::Disk;
 use weir_log::partition::{DirtyFiles, HandleCache};
 use weir_model::PartitionId;
 
 use crate::view::{PartitionView, Shown};
 
+pub(crate) use holds::{Hold, Holds};
 pub(crate) use partition::{PartitionFiles, manifest_of};
 pub(crate) use retire::Retirement;
 pub(crate) use rewrite::{RewriteError, Rewriting};
@@ -36,6 +38,10 @@ pub(crate) struct ShardFiles {
     dirty: Mutex<BTreeMap<PartitionId, Arc<PartitionView>>>,
     /// Their files that are held open, about.
     dirty_files: AtomicUsize,
+    /// While something is sent from here, nothing is unlinked.
+    holds: Holds,
+    /// Locked by the writer while it writes one partition; set while nothing may be written.
+    writing: Mutex<bool>,
     /// Held while something is synced.
     syncing: Mutex<()>,
     /// Locked for a moment only: `apply` adds to it.
@@ -54,6 +60,8 @@ impl ShardFiles {
             waiting: Mutex::default(),
             dirty: Mutex::default(),
             dirty_files: AtomicUsize::new(0),
+            holds: Holds::default(),
+            writing: Mutex::new(false),
             syncing: Mutex::new(()),
             holds_retired: Arc::clone(&shown.holds_retired),
             retired: Mutex::default(),
@@ -78,6 +86,21 @@ impl ShardFiles {
     /// Where a partition's files are. Names never become paths.
     pub(crate) fn partition_dir(&self, id: PartitionId) -> PathBuf {
         self.dir.join(id.to_string())
+    }
+
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.holds
+    }
+
+    /// The writer's turn, if it may write. Nobody pauses it before it has given its turn back.
+    pub(crate) fn begin_writing(&self) -> Option<MutexGuard<'_, bool>> {
+        Some(self.writing.lock()).filter(|paused| !**paused)
+    }
+
+    /// Waits for what is being written, and keeps the writer from going on until the pause is dropped.
+    pub(crate) fn pause_writing(self: &Arc<ShardFiles>) -> Paused {
+        *self.writing.lock() = true;
+        Paused { files: Arc::clone(self) }
     }
 
     /// Puts a partition at the end of the writer's queue.
@@ -147,5 +170,17 @@ impl ShardFiles {
     /// From here on nothing is written.
     pub(crate) fn stop(&self, why: String) {
         self.stopped.lock().get_or_insert(why);
+    }
+}
+
+/// The segment writer writes nothing as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    files: Arc<ShardFiles>,
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        *self.files.writing.lock() = false;
     }
 }

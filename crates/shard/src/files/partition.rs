@@ -70,6 +70,33 @@ impl PartitionFiles {
         }
     }
 
+    /// Goes on with what the manifest of a later state names. `show` is called when all of that was found to be there,
+    /// and calls what it is given, which touches no disk; readers see the new files from then on.
+    pub(crate) fn switch(
+        &self,
+        handles: &Arc<HandleCache>,
+        manifest: &PartitionManifest,
+        show: impl FnOnce(&mut dyn FnMut()),
+    ) -> Result<(), PartitionError> {
+        let mut log = self.log.lock();
+        match &mut *log {
+            Some(log) => {
+                let mut prepared = Some(log.prepare_switch(manifest)?);
+                show(&mut || {
+                    if let Some(prepared) = prepared.take() {
+                        log.commit_switch(prepared);
+                    }
+                });
+            }
+            none => {
+                let (opened, _) = PartitionLog::open(handles, &self.dir, manifest)?;
+                let opened = none.insert(opened);
+                show(&mut || drop(self.reader.set(opened.reader())));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the log out, for good.
     pub(crate) fn take_log(&self) -> Option<PartitionLog> {
         self.log.lock().take()

@@ -74,6 +74,9 @@ impl ShardFiles {
     /// Unlinks what [`ShardFiles::hide_retired`] hid, now that the checkpoint that followed is durable.
     /// What is still being read, or cannot be unlinked, is tried again after the next one.
     pub(crate) fn unlink_retired(&self) {
+        if self.holds().are_held() {
+            return;
+        }
         let mut retiring = self.retiring.lock();
         retiring.tidied.retain(|_, partition| {
             let left = partition.files().with_log(unlink);
@@ -82,6 +85,22 @@ impl ShardFiles {
         retiring.closed.retain(|partition| self.remove(partition).is_err());
         let retired = self.retired.lock();
         self.holds_retired.store(!retired.is_empty(), Ordering::Release);
+    }
+
+    /// A later state was put in the place of the one that all this was to be done for: `gone` are partitions that it
+    /// does not have, `kept` those whose files may have been replaced.
+    pub(crate) fn supersede(&self, gone: &[Arc<PartitionView>], kept: &[Arc<PartitionView>]) {
+        self.waiting.lock().clear();
+        let retired = std::mem::take(&mut *self.retired.lock());
+        let closed = retired.into_iter().filter_map(|(_, retirement)| match retirement {
+            Retirement::Partition(partition) => Some(partition),
+            Retirement::Segments { .. } | Retirement::Rewrite(_) => None,
+        });
+        let mut retiring = self.retiring.lock();
+        retiring.closed.extend(closed.chain(gone.iter().cloned()));
+        let gone = |id: &PartitionId| gone.iter().any(|partition| partition.id() == *id);
+        retiring.tidied.retain(|id, _| !gone(id));
+        retiring.tidied.extend(kept.iter().map(|partition| (partition.id(), Arc::clone(partition))));
     }
 
     fn remove(&self, partition: &PartitionView) -> Result<(), PartitionError> {

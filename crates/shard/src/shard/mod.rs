@@ -1,6 +1,7 @@
 //! One replica: the state machine, the tails that it fills, and what everybody else sees of it. Owned
 //! by the worker that applies; nothing here touches a disk.
 
+mod install;
 mod options;
 mod publish;
 mod recover;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use weir_log::disk::Disk;
+use weir_log::disk::{Disk, remove_tree};
 use weir_model::command::Outcome;
 use weir_model::entry::Entry;
 use weir_model::{PartitionId, ShardId};
@@ -19,9 +20,11 @@ use weir_model::{PartitionId, ShardId};
 use crate::checkpoint::{CheckpointTask, Checkpoints};
 use crate::files::ShardFiles;
 use crate::machine::{ApplyError, Effect, Machine};
+use crate::snapshot::{Snapshots, staging_dir};
 use crate::view::{PartitionView, ShardView, Shown};
 use crate::writer::SegmentWriter;
 
+pub use install::{InstallError, InstallTask, Installed};
 pub use options::{Recovered, ShardError, ShardOptions};
 
 /// A replica of one shard.
@@ -49,9 +52,11 @@ impl Shard {
         shard: ShardId,
         options: ShardOptions,
     ) -> Result<(Shard, SegmentWriter, Recovered), ShardError> {
+        // What was staged and never installed was never acknowledged as anything.
+        remove_tree(&*disk, &staging_dir(&dir))?;
         let shown = Arc::new(Shown::default());
         let files = Arc::new(ShardFiles::new(Arc::clone(&disk), &dir, options.open_files_max, &shown));
-        let (checkpoints, machine, raft_meta) = Checkpoints::open(disk, &dir, shard)?;
+        let (checkpoints, machine, raft_meta) = Checkpoints::open(disk, &dir, shard, files.holds().clone())?;
         let recovered = Recovered {
             applied_index: machine.applied_index(),
             applied_term: machine.applied_term(),
@@ -113,6 +118,11 @@ impl Shard {
     pub fn begin_checkpoint(&mut self, raft_meta: Bytes) -> CheckpointTask {
         let (checkpoints, files) = (Arc::clone(&self.checkpoints), Arc::clone(&self.files));
         CheckpointTask::new(checkpoints, files, self.machine.clone(), raft_meta, self.stopped)
+    }
+
+    /// The way to send this replica's checkpoints to others, and to take in theirs.
+    pub fn snapshots(&self) -> Snapshots {
+        Snapshots::new(Arc::clone(&self.checkpoints), Arc::clone(&self.files), Arc::clone(&self.shown))
     }
 
     fn show_applied(&self) {

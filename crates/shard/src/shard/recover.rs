@@ -28,6 +28,13 @@ impl Shard {
             self.files.tidy_later(&view);
             self.partitions.insert(id, view);
         }
+        self.show_all();
+        self.remove_closed()
+    }
+
+    /// Shows all of the state, whatever was shown before.
+    pub(super) fn show_all(&self) {
+        self.shown.leaderships.store(self.machine.leaderships(), Ordering::Release);
         *self.shown.partitions.write() = self.partitions.clone();
         *self.shown.catalog.write() = Arc::clone(self.machine.catalog());
         self.show_topology();
@@ -40,7 +47,6 @@ impl Shard {
         *self.shown.timers.write() =
             self.machine.all_timers().map(|(id, timers)| (id, Arc::clone(timers))).collect();
         self.show_applied();
-        self.remove_closed()
     }
 
     /// Removes the files of partitions whose close is part of the checkpoint. Directories that it does

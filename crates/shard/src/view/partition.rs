@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use weir_log::disk::DiskError;
 use weir_log::partition::{
-    self, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, Stretch, scrub_segments,
+    self, HandleCache, PartitionError, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, Stretch,
+    scrub_segments,
 };
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;
@@ -19,7 +20,7 @@ use weir_model::{Offset, PartitionId, SegmentId, TimestampMs};
 use super::observer::{AppendObserver, ObserverGuard, Observers};
 use super::read::{BatchPosition, ReadError, ReadOut};
 use super::tail::{Run, Tail, chunks_of};
-use crate::files::PartitionFiles;
+use crate::files::{PartitionFiles, manifest_of};
 use crate::state::epochs::EpochTable;
 use crate::state::partition::{
     PartitionState, SegmentInfo, grow_segments, leader_epoch, replace_segments, trim_segments,
@@ -80,18 +81,7 @@ impl PartitionView {
             epoch_base: state.epoch_base,
             opened_at: state.opened_at,
             leaderships,
-            now: Mutex::new(Now {
-                settings: Arc::clone(&state.settings),
-                log_start: state.log_start,
-                next_offset: state.next_offset,
-                bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
-                segments: state.segments.clone(),
-                epochs: state.epochs.clone(),
-                tail: Tail::default(),
-                queued: false,
-                untold: 0,
-                closed: false,
-            }),
+            now: Mutex::new(Now::of(state)),
             files,
             observers: Arc::default(),
         }
@@ -366,6 +356,35 @@ impl PartitionView {
         self.now.lock().closed = true;
     }
 
+    /// Closes the view of a partition that a state which was put in the place of ours does not have: what was not
+    /// written never will be. Whoever waits must then be told.
+    pub(crate) fn abandon(&self) {
+        let mut now = self.now.lock();
+        now.closed = true;
+        now.tail = Tail::default();
+        now.queued = false;
+    }
+
+    /// Shows a later state of the partition, whose files are in place, in one step: what was in memory only is in
+    /// them. Observers are told by [`PartitionView::tell`]. Returns whether the log has grown.
+    pub(crate) fn switch(
+        &self,
+        handles: &Arc<HandleCache>,
+        state: &PartitionState,
+    ) -> Result<bool, PartitionError> {
+        let mut grown = false;
+        self.files.switch(handles, &manifest_of(state), |commit| {
+            let mut now = self.now.lock();
+            let mut new = Now::of(state);
+            grown = new.next_offset > now.next_offset;
+            // Told of at least one byte: observers count them.
+            new.untold = now.untold.max(new.bytes.saturating_sub(now.bytes).max(u64::from(grown)) as usize);
+            commit();
+            *now = new;
+        })?;
+        Ok(grown)
+    }
+
     /// What the segment writer writes next.
     pub(crate) fn next_run(&self, max_bytes: usize) -> Option<Run> {
         self.now.lock().tail.next_run(max_bytes)
@@ -388,6 +407,22 @@ impl PartitionView {
 }
 
 impl Now {
+    /// What a state says, all of it in segment files.
+    fn of(state: &PartitionState) -> Now {
+        Now {
+            settings: Arc::clone(&state.settings),
+            log_start: state.log_start,
+            next_offset: state.next_offset,
+            bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            segments: state.segments.clone(),
+            epochs: state.epochs.clone(),
+            tail: Tail::default(),
+            queued: false,
+            untold: 0,
+            closed: false,
+        }
+    }
+
     /// The offset, or the first one behind it of a segment, if it lies where segments were written anew without it.
     fn first_kept(&self, offset: Offset) -> Offset {
         // Most reads are near the end.

@@ -17,21 +17,21 @@ const ENTRIES: usize = 80;
 
 /// How the machine goes down.
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub(super) enum End {
     Power,
     Kill,
 }
 
 /// The entries, the digest of the state after each, and what must be readable after the last.
-struct Story {
-    journal: Vec<Entry>,
-    digests: Vec<u64>,
-    expected: Expectations,
+pub(super) struct Story {
+    pub(super) journal: Vec<Entry>,
+    pub(super) digests: Vec<u64>,
+    pub(super) expected: Expectations,
     /// How often segments are written anew.
     rewrites: usize,
 }
 
-fn story(seed: u64) -> Story {
+pub(super) fn story(seed: u64) -> Story {
     let mut traffic = Traffic::new(seed);
     let mut machine = Machine::new();
     let digests = vec![machine.digest()];

@@ -8,5 +8,6 @@ mod identical;
 mod observers;
 mod reads;
 mod retirement;
+mod snapshots;
 mod support;
 mod threads;

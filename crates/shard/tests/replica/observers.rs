@@ -8,7 +8,7 @@ use weir_shard::{AppendObserver, ObserverGuard};
 use super::support::{Replica, append, batch, close, open_partition};
 
 #[derive(Default)]
-struct Counter {
+pub(super) struct Counter {
     calls: AtomicUsize,
     bytes: AtomicUsize,
     closed: AtomicUsize,
@@ -26,7 +26,7 @@ impl AppendObserver for Counter {
 }
 
 impl Counter {
-    fn seen(&self) -> [usize; 3] {
+    pub(super) fn seen(&self) -> [usize; 3] {
         [&self.calls, &self.bytes, &self.closed].map(|count| count.load(Ordering::Relaxed))
     }
 }
