@@ -1,7 +1,7 @@
 //! The one value that fronts hold: what it consists of, how it starts and stops, and what is looked
 //! up in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use weir_cluster::{Clock, Node, ShardHandle};
 use weir_model::batch::Record;
 use weir_model::queue::is_hidden;
-use weir_model::{ShardId, TopicId};
+use weir_model::{NodeId, ShardId, TopicId};
 
 use crate::access::Gate;
 use crate::admin::Flights;
@@ -26,6 +26,7 @@ use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
 use crate::parking::{Lots, RoutingProperties};
+use crate::peers::{Peers, Service};
 use crate::producers::ProducerIds;
 use crate::queues::{MessageReader, Queues};
 use crate::read::PartitionRef;
@@ -44,6 +45,9 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
+    pub(crate) peers: Peers,
+    /// The other nodes that can be reached.
+    pub(crate) connected: watch::Receiver<BTreeSet<NodeId>>,
     message_reader: OnceLock<Arc<dyn MessageReader>>,
     pub(crate) sessions: Sessions,
     /// Where this node listens.
@@ -92,6 +96,18 @@ impl Broker {
         clock: Arc<dyn Clock>,
         options: BrokerOptions,
     ) -> Result<Arc<Broker>, StartError> {
+        // Of a sender that is gone the last value counts.
+        let (_, nobody) = watch::channel(BTreeSet::new());
+        Broker::start_connected(node, clock, options, nobody).await
+    }
+
+    /// As [`Broker::start`], on a node that is connected to others.
+    pub async fn start_connected(
+        node: Arc<Node>,
+        clock: Arc<dyn Clock>,
+        options: BrokerOptions,
+        connected: watch::Receiver<BTreeSet<NodeId>>,
+    ) -> Result<Arc<Broker>, StartError> {
         options.check()?;
         node.ready().await.map_err(Unavailable::from)?;
         let meta = node.shard(ShardId::META).ok_or(Unavailable::NotLeader { leader: None })?.view().clone();
@@ -107,6 +123,8 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
             queues: Queues::default(),
+            peers: Peers::default(),
+            connected,
             message_reader: OnceLock::new(),
             sessions: Sessions::default(),
             listeners: Mutex::default(),
@@ -123,6 +141,7 @@ impl Broker {
             options,
             metrics,
         });
+        broker.node.serve_peers(Arc::new(Service(Arc::downgrade(&broker))));
         broker.spawn_tasks();
         broker.until_reconciled().await?;
         if let Err(error) = broker.drop_transient().await {
@@ -130,6 +149,9 @@ impl Broker {
         }
         if let Err(error) = broker.wake_queues().await {
             tracing::warn!(%error, "not every queue could be opened");
+        }
+        for shard in broker.shards_of_partitions() {
+            broker.tasks.lock().push(tokio::spawn(broker.clone().wake_queues_always(shard)));
         }
         Ok(broker)
     }

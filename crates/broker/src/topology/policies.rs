@@ -328,7 +328,7 @@ impl Broker {
         Ok(self.topics.policies(&self.meta()?.view().topology()).of_exchange(namespace, name))
     }
 
-    fn queue_by_id(&self, id: TopicId) -> Option<QueueInfo> {
+    pub(crate) fn queue_by_id(&self, id: TopicId) -> Option<QueueInfo> {
         QueueInfo::of(self.topic_by_id(id)?).ok().flatten()
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_model::ShardId;
 use weir_model::queue::split_name;
 
 use super::TopologyError;
@@ -18,6 +19,29 @@ impl Broker {
             self.wake_queue(&queue).await?;
         }
         Ok(())
+    }
+
+    /// Does the same whenever this node begins to lead a shard, for the queues in it.
+    pub(crate) async fn wake_queues_always(self: Arc<Broker>, shard: ShardId) {
+        let Ok(handle) = self.shard(shard) else { return };
+        let mut leadership = handle.on_leadership();
+        loop {
+            let now = *leadership.borrow_and_update();
+            if now.is_leader && now.ready && self.until_reconciled().await.is_ok() {
+                for queue in self.queues(None).unwrap_or_default() {
+                    if queue.topic.meta.partitions.first().is_none_or(|partition| partition.shard != shard) {
+                        continue;
+                    }
+                    if let Err(error) = self.wake_queue(&queue).await {
+                        tracing::warn!(%error, queue = queue.topic.name(), "a queue could not be opened");
+                    }
+                }
+            }
+            tokio::select! {
+                changed = leadership.changed() => if changed.is_err() { return },
+                () = self.stopped() => return,
+            }
+        }
     }
 
     /// Deletes what should not have outlived the restart. Nothing is served before this is done.

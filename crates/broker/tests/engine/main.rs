@@ -7,6 +7,7 @@ mod parking;
 mod queues;
 mod records;
 mod redrive;
+mod remote;
 mod support;
 mod topics;
 mod unique;
