@@ -35,5 +35,6 @@ targets! {
     kafka_response,
     partition_index,
     partition_segment,
+    peer_messages,
     shard_checkpoint,
 }

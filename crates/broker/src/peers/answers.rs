@@ -8,7 +8,7 @@ use weir_model::subscription::Marks;
 use weir_model::wire::{DecodeError, Reader, Writer};
 
 use super::messages::{SERVICE, Seat, VERSION, read_place, write_place};
-use crate::queues::{Browsed, QueueDelivery, QueueFigures, QueueRecord};
+use crate::queues::{Browsed, QueueDelivery, QueueFigures, QueueRecord, Redriven};
 
 /// Bytes of a record in its encoding, at least.
 const RECORD_BYTES_MIN: usize = 8 + 8 + 1 + 1 + 4 + 1;
@@ -46,6 +46,7 @@ pub(crate) enum Answer {
     Browsed(Vec<Browsed>),
     /// What has happened, and how often this was asked before on the link.
     Events(u64, Vec<Event>),
+    Redriven(Redriven),
 }
 
 /// A record on its way to another node.
@@ -175,6 +176,16 @@ impl Answer {
                 out_mut.u64(*number);
                 out_mut.list(events, |out, event| event.encode(out));
             }
+            Answer::Redriven(Redriven { moved, kept, finished }) => {
+                out_mut.u8(14);
+                let moved: Vec<(&String, &u64)> = moved.iter().collect();
+                out_mut.list(&moved, |out, (queue, count)| {
+                    out.str(queue);
+                    out.u64(**count);
+                });
+                out_mut.u64(*kept);
+                out_mut.u8(u8::from(*finished));
+            }
         }
         out.finish()
     }
@@ -217,6 +228,11 @@ impl Answer {
                 Ok(Browsed { lane, record: read_record(read)?, marks })
             })?),
             13 => Answer::Events(read.u64()?, read.list(5, Event::decode)?),
+            14 => Answer::Redriven(Redriven {
+                moved: read.list(12, |read| Ok((read.str()?, read.u64()?)))?.into_iter().collect(),
+                kept: read.u64()?,
+                finished: read.bool()?,
+            }),
             _ => return Err(read.error("a kind of answer is not known to this binary")),
         };
         reader.finish()?;
@@ -360,5 +376,6 @@ pub(crate) fn examples() -> Vec<Answer> {
         Answer::Reserved(Some(1)),
         Answer::Browsed(vec![Browsed { lane: 1, record, marks }]),
         Answer::Events(6, events),
+        Answer::Redriven(Redriven { moved: [("q".into(), 3)].into(), kept: 1, finished: true }),
     ]
 }

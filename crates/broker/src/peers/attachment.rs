@@ -85,6 +85,8 @@ struct Attachment {
     promises: BTreeMap<u64, Reservation>,
     next_promise: u64,
     wanted: Arc<Notify>,
+    /// Whether some consumer may have permits that it does not use.
+    has_permits: bool,
 }
 
 /// Room that the queue has promised, and whoever waits to be told.
@@ -121,6 +123,7 @@ pub(super) async fn serve(
         promises: BTreeMap::new(),
         next_promise: 0,
         wanted,
+        has_permits: false,
     };
     // It would be kept by what it keeps itself.
     drop(broker);
@@ -157,11 +160,6 @@ impl Attachment {
         tokio::pin!(gone);
         loop {
             let has_room = *room.borrow_and_update();
-            let has_permits = self
-                .consumers
-                .values()
-                .filter_map(|consumer| consumer.gate.as_ref())
-                .any(|gate| gate.has_any());
             tokio::select! {
                 biased;
                 asked = asks.recv() => match asked {
@@ -176,7 +174,7 @@ impl Attachment {
                 }
                 _ = room.changed(), if !has_room => {}
                 () = self.wanted.notified() => self.tell_wanted(),
-                _ = look.tick(), if has_permits => self.take_back_permits(),
+                _ = look.tick(), if self.has_permits => self.take_back_permits(),
                 () = &mut gone => return true,
             }
         }
@@ -266,6 +264,7 @@ impl Attachment {
             PeerAsk::Permits(id, count) => {
                 if let Some(gate) = self.gate(id) {
                     gate.add(count);
+                    self.has_permits = true;
                     queue.wake();
                 }
             }
@@ -401,9 +400,12 @@ impl Attachment {
         }
     }
 
-    fn take_back_permits(&self) {
+    fn take_back_permits(&mut self) {
+        self.has_permits = false;
         for (id, consumer) in &self.consumers {
-            let unused = consumer.gate.as_ref().map_or(0, |gate| gate.unused());
+            let Some(gate) = &consumer.gate else { continue };
+            let unused = gate.unused();
+            self.has_permits |= gate.has_any();
             if unused > 0 {
                 self.outgoing.push(Event::Unused(self.seat, *id, unused));
             }

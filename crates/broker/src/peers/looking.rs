@@ -1,4 +1,4 @@
-//! Looking at queues that another node leads, without using them.
+//! Looking at queues that another node leads, and having it move their dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use weir_model::{NodeId, TopicId};
 
 use super::answers::Answer;
-use super::messages::Call;
+use super::messages::{Call, RedriveAsk};
 use crate::broker::Broker;
-use crate::errors::{AdminError, LookupError, Unavailable};
-use crate::queues::{Browsed, QueueFigures};
+use crate::errors::{AdminError, LookupError, PublishError, Unavailable};
+use crate::queues::{Browsed, QueueFigures, Redrive, RedriveError, Redriven};
 use crate::topology::{QueueInfo, TopologyError};
 
 /// How long another node may take to say something.
@@ -51,6 +51,41 @@ impl Broker {
             Answer::Browsed(browsed) => Ok(browsed),
             Answer::Refused(why) => Err(AdminError::Conflict(why).into()),
             _ => Err(AdminError::UnknownTopic(queue.topic.name().to_owned()).into()),
+        }
+    }
+
+    /// Has the node that leads a queue take its records back to where they died.
+    pub(crate) async fn redrive_elsewhere(
+        &self,
+        namespace: &str,
+        name: &str,
+        leader: NodeId,
+        what: &Redrive,
+    ) -> Result<Redriven, RedriveError> {
+        let (namespace, name, to) = (namespace.to_owned(), name.to_owned(), what.to.clone());
+        let count = u32::try_from(what.count).unwrap_or(u32::MAX);
+        // It takes as long as it takes.
+        match self.call(leader, &Call::Redrive(RedriveAsk { namespace, name, count, to })).await {
+            Ok(Answer::Redriven(redriven)) => Ok(redriven),
+            Ok(Answer::Refused(why)) => Err(PublishError::Refused(why).into()),
+            Ok(Answer::Starting) => Err(PublishError::from(Unavailable::Starting).into()),
+            _ => Err(PublishError::from(Unavailable::NotLeader { leader: Some(leader) }).into()),
+        }
+    }
+
+    pub(super) async fn redrive_for_peer(self: &Arc<Broker>, ask: RedriveAsk) -> Answer {
+        let RedriveAsk { namespace, name, count, to } = ask;
+        let is_here = match self.find_queue(&namespace, &name) {
+            Ok(Some(queue)) => self.leader_elsewhere(&queue.topic).is_none(),
+            _ => false,
+        };
+        if !is_here {
+            // It is not passed on further: two nodes may not agree for a moment.
+            return Answer::Starting;
+        }
+        match self.redrive(&namespace, &name, Redrive { count: count as usize, to }).await {
+            Ok(redriven) => Answer::Redriven(redriven),
+            Err(error) => Answer::Refused(error.to_string()),
         }
     }
 

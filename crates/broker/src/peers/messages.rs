@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place};
-use weir_model::TopicId;
 use weir_model::subscription::{Disposition, Settlement};
 use weir_model::wire::{DecodeError, Reader, Writer};
+use weir_model::{PartitionId, ShardId, TopicId};
 
 /// First byte of every call of this service. Others may share the line.
 pub(crate) const SERVICE: u8 = b'q';
@@ -32,8 +32,8 @@ pub(crate) enum Call {
     Attach(LinkId, Seat, TopicId),
     /// Something of a queue that is used.
     Ask(LinkId, Seat, PeerAsk),
-    /// When the meta shard is applied up to an index.
-    Applied(u64),
+    /// When the meta shard is applied up to an index, and these partitions are open.
+    Applied(u64, Vec<(ShardId, PartitionId)>),
     /// What a queue is doing, without waking it.
     Look(TopicId),
     /// The first records of a queue, at most so many.
@@ -42,6 +42,19 @@ pub(crate) enum Call {
     Lanes(TopicId, u64),
     /// A batch for queues that only the other node has, each with the lane.
     Publish(Vec<(TopicId, LaneNumber)>, Bytes),
+    /// Records of a queue are to be taken back to where they died.
+    Redrive(RedriveAsk),
+    /// Policies have changed, by the meta shard's index.
+    Policies(u64),
+}
+
+/// In which namespace, of which queue, how many records at most, and to which queue if that is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RedriveAsk {
+    pub namespace: String,
+    pub name: String,
+    pub count: u32,
+    pub to: Option<String>,
 }
 
 /// Whether a bound that consumers share must be asked before each record; none if there is no such bound.
@@ -111,9 +124,13 @@ impl Call {
                 out.u32(seat.0);
                 ask.encode(&mut out);
             }
-            Call::Applied(index) => {
+            Call::Applied(index, partitions) => {
                 out.u8(4);
                 out.u64(*index);
+                out.list(partitions, |out, (shard, partition)| {
+                    out.u32(shard.0);
+                    out.u64(partition.0);
+                });
             }
             Call::Look(topic) => {
                 out.u8(5);
@@ -137,6 +154,17 @@ impl Call {
                 });
                 return vec![out.finish(), batch.clone()];
             }
+            Call::Policies(index) => {
+                out.u8(10);
+                out.u64(*index);
+            }
+            Call::Redrive(RedriveAsk { namespace, name, count, to }) => {
+                out.u8(9);
+                out.str(namespace);
+                out.str(name);
+                out.u32(*count);
+                out.opt_str(to.as_deref());
+            }
         }
         vec![out.finish()]
     }
@@ -153,7 +181,10 @@ impl Call {
             1 => Call::Poll(link(read)?),
             2 => Call::Attach(link(read)?, Seat(read.u32()?), topic(read)?),
             3 => Call::Ask(link(read)?, Seat(read.u32()?), PeerAsk::decode(read)?),
-            4 => Call::Applied(read.u64()?),
+            4 => Call::Applied(
+                read.u64()?,
+                read.list(12, |read| Ok((ShardId(read.u32()?), PartitionId(read.u64()?))))?,
+            ),
             5 => Call::Look(topic(read)?),
             6 => Call::Browse(topic(read)?, read.u32()?),
             7 => Call::Lanes(topic(read)?, read.u64()?),
@@ -162,6 +193,13 @@ impl Call {
                 let rest = read.remaining();
                 Call::Publish(targets, read.raw(rest)?)
             }
+            9 => Call::Redrive(RedriveAsk {
+                namespace: read.str()?,
+                name: read.str()?,
+                count: read.u32()?,
+                to: read.opt_str()?,
+            }),
+            10 => Call::Policies(read.u64()?),
             _ => return Err(read.error("a kind of call is not known to this binary")),
         };
         reader.finish()?;
@@ -341,11 +379,15 @@ pub(crate) fn examples() -> Vec<Call> {
         PeerAsk::Permits(id, 8),
         PeerAsk::Limit(id, true),
     ];
+    let redrive = RedriveAsk { namespace: "/".into(), name: "dead".into(), count: 5, to: Some("q".into()) };
     let calls = [
+        Call::Redrive(RedriveAsk { to: None, ..redrive.clone() }),
+        Call::Redrive(redrive),
+        Call::Policies(1_002),
         Call::Hello(link),
         Call::Poll(link),
         Call::Attach(link, seat, topic),
-        Call::Applied(1_000),
+        Call::Applied(1_000, vec![(ShardId(1), PartitionId(7))]),
         Call::Look(topic),
         Call::Browse(topic, 50),
         Call::Lanes(topic, 1_001),

@@ -76,6 +76,8 @@ pub(super) struct Remote {
     consumers: BTreeMap<ConsumerId, Consumer>,
     next_consumer: ConsumerId,
     promises: mpsc::UnboundedSender<(u64, bool)>,
+    /// Whether some consumer may wait for a bound that it shares.
+    has_gates: bool,
 }
 
 impl Remote {
@@ -98,6 +100,7 @@ impl Remote {
             consumers: BTreeMap::new(),
             next_consumer: first_consumer,
             promises,
+            has_gates: false,
         };
         while remote.step(&mut events, &mut asks, &mut told).await.is_ok() {}
         asks.close();
@@ -112,7 +115,6 @@ impl Remote {
         asks: &mut mpsc::Receiver<Ask>,
         promises: &mut mpsc::UnboundedReceiver<(u64, bool)>,
     ) -> Result<(), Gone> {
-        let has_gates = self.consumers.values().any(|consumer| consumer.gate.is_some());
         tokio::select! {
             biased;
             event = events.recv() => self.happened(event.ok_or(Gone)?).await,
@@ -126,7 +128,7 @@ impl Remote {
                 Ok(())
             }
             () = self.wake.notified() => self.look_at_consumers().await,
-            () = tokio::time::sleep(ASK_AGAIN), if has_gates => self.look_at_consumers().await,
+            () = tokio::time::sleep(ASK_AGAIN), if self.has_gates => self.look_at_consumers().await,
         }
     }
 
@@ -191,6 +193,7 @@ impl Remote {
         self.next_consumer.0 += 1;
         let (sink, deliveries) = sink_with(Arc::clone(&self.wake), TOLD_RECORDS, TOLD_BYTES);
         let limited = gate.as_ref().map(|gate| gate.is_limited());
+        self.has_gates |= limited.is_some();
         // What is handed out to it may come before the answer does.
         let consumer = Consumer {
             owner,
@@ -322,6 +325,7 @@ impl Remote {
 
     /// A session has taken something, or a bound has changed.
     async fn look_at_consumers(&mut self) -> Result<(), Gone> {
+        self.has_gates = self.consumers.values().any(|consumer| consumer.gate.is_some());
         let ids: Vec<ConsumerId> = self.consumers.keys().copied().collect();
         for id in ids {
             self.tell_taken(id).await;

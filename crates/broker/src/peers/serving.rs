@@ -88,14 +88,20 @@ fn carry_out(broker: &Arc<Broker>, from: NodeId, call: Call) -> Answered {
         },
         Call::Attach(link, seat, topic) => serving.attach(&broker, from, (link, seat), topic),
         Call::Ask(link, seat, ask) => serving.ask(from, (link, seat), ask),
-        Call::Applied(index) => Box::pin(async move { broker.until_applied(index).await }),
+        Call::Applied(index, open) => Box::pin(async move { broker.until_applied(index, &open).await }),
         Call::Look(topic) => Box::pin(async move { broker.look_for_peer(topic).await }),
         Call::Browse(topic, count) => Box::pin(async move { broker.browse_for_peer(topic, count).await }),
         Call::Lanes(topic, index) => Box::pin(async move {
-            let applied = broker.until_applied(index).await;
+            let applied = broker.until_applied(index, &[]).await;
             broker.add_lanes(topic).await;
             applied
         }),
+        Call::Policies(index) => Box::pin(async move {
+            let applied = broker.until_applied(index, &[]).await;
+            broker.apply_policies_here().await;
+            applied
+        }),
+        Call::Redrive(ask) => Box::pin(async move { broker.redrive_for_peer(ask).await }),
         Call::Publish(targets, batch) => broker.publish_for_peer(from, targets, batch),
     }
 }

@@ -133,9 +133,11 @@ impl Broker {
             Outcome::Refused(Refusal::TopicExists(_)) => false,
             other => return Err(refused(other).into()),
         };
-        self.until_everywhere().await;
         match self.find_queue(namespace, name)? {
-            Some(found) => Ok((found, created)),
+            Some(found) => {
+                self.until_everywhere(&found.topic.meta.partitions).await;
+                Ok((found, created))
+            }
             // Somebody deleted it at once.
             None => Err(TopologyError::NoSuchQueue(name.to_owned())),
         }
@@ -158,7 +160,7 @@ impl Broker {
     /// Deletes a queue with all that is in it and all that leads to it.
     pub async fn delete_queue(&self, queue: &QueueInfo) -> Result<(), TopologyError> {
         self.delete_topic(queue.topic.id()).await?;
-        self.until_everywhere().await;
+        self.until_everywhere(&[]).await;
         Ok(())
     }
 
@@ -209,7 +211,7 @@ impl Broker {
         }
         match self.propose_meta(Command::DeclareExchange { exchange }).await? {
             Outcome::Exchange(exchange) => {
-                self.until_everywhere().await;
+                self.until_everywhere(&[]).await;
                 Ok(exchange)
             }
             other => Err(refused(other).into()),
@@ -227,7 +229,7 @@ impl Broker {
             Command::DeleteExchange { namespace: namespace.to_owned(), name: name.to_owned(), if_unused };
         match self.propose_meta(command).await? {
             Outcome::Done | Outcome::Refused(Refusal::UnknownExchange(_)) => {
-                self.until_everywhere().await;
+                self.until_everywhere(&[]).await;
                 Ok(())
             }
             Outcome::Refused(refusal @ Refusal::ExchangeInUse(_)) => {
@@ -241,7 +243,7 @@ impl Broker {
     pub async fn bind(&self, binding: BindingMeta) -> Result<(), TopologyError> {
         match self.propose_meta(Command::Bind { binding }).await? {
             Outcome::Done => {
-                self.until_everywhere().await;
+                self.until_everywhere(&[]).await;
                 Ok(())
             }
             Outcome::Refused(Refusal::UnknownExchange(name)) => Err(TopologyError::NoSuchExchange(name)),
@@ -254,7 +256,7 @@ impl Broker {
     pub async fn unbind(&self, binding: BindingMeta) -> Result<(), TopologyError> {
         match self.propose_meta(Command::Unbind { binding }).await? {
             Outcome::Done => {
-                self.until_everywhere().await;
+                self.until_everywhere(&[]).await;
                 Ok(())
             }
             other => Err(refused(other).into()),

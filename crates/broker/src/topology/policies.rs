@@ -364,6 +364,12 @@ impl Broker {
                 tracing::warn!(%error, stream = stream.topic.name(), "a policy's retention could not be set");
             }
         }
+        self.apply_policies_here().await;
+        self.tell_of_policies().await;
+    }
+
+    /// Tells the queues whose actors are here what policies say of them now.
+    pub(crate) async fn apply_policies_here(self: &Arc<Broker>) {
         for id in self.running_queues().await {
             let Some(info) = self.queue_by_id(id) else { continue };
             let options = self.options_of(&info);

@@ -53,6 +53,16 @@ impl Destinations {
         self.partitions.is_empty() && self.new_lanes.is_empty() && self.elsewhere.is_empty()
     }
 
+    /// Whether other nodes alone have some of them.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !self.elsewhere.is_empty()
+    }
+
+    /// Whether other nodes have the same of these as of others.
+    pub(crate) fn is_same_elsewhere(&self, other: &Destinations) -> bool {
+        self.elsewhere == other.elsewhere
+    }
+
     /// Whether a batch for these may go with one for others. What may be refused goes alone.
     pub fn may_go_with(&self, other: &Destinations) -> bool {
         let ids = |destinations: &Destinations| -> Vec<_> {

@@ -7,16 +7,19 @@ use weir_model::queue::split_name;
 
 use super::TopologyError;
 use crate::broker::Broker;
+use crate::errors::{AdminError, Unavailable};
 
 impl Broker {
     /// Begins to work on queues that have work to do although nobody uses them: their records expire and go somewhere
     /// then, or they expire themselves.
     pub(crate) async fn wake_queues(self: &Arc<Broker>) -> Result<(), TopologyError> {
-        let Ok(meta) = self.ready_meta() else { return Ok(()) };
-        for topic in meta.view().catalog().topics() {
-            let (namespace, name) = split_name(&topic.name);
-            let Ok(Some(queue)) = self.find_queue(namespace, name) else { continue };
-            self.wake_queue(&queue).await?;
+        for queue in self.queues(None)? {
+            match self.wake_queue(&queue).await {
+                // Whoever leads it next sees to it.
+                Ok(())
+                | Err(TopologyError::Admin(AdminError::Unavailable(Unavailable::NotLeader { .. }))) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -238,6 +238,7 @@ async fn what_is_asked_of_a_queue_elsewhere_is_answered() {
     assert_eq!(value(&got.record.record), "00000");
     let settled = queue.get(owner, true).await.expect("asked").expect("it waits");
     assert_eq!(value(&settled.record.record), "00001");
+    queue.settle_durably(owner, Vec::new(), Disposition::Accept).await.expect("durable");
     let figures = queue.figures().await.expect("figures");
     assert_eq!((figures.ready, figures.leased), (3, 1));
     let browsed = three.brokers[2].browse(&info, 10).await.expect("browsed");
@@ -408,11 +409,12 @@ async fn a_link_that_breaks_and_comes_back_is_another_one() {
     let got = queue.get(owner, false).await.expect("asked").expect("it waits");
     let (one, two) = (three.nodes[0].node_id(), three.nodes[1].node_id());
     three.transport.isolate(one, &[two], true);
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     three.transport.isolate(one, &[two], false);
     assert!(queue.figures().await.is_err(), "nobody knows what has arrived");
     let queue = three.queue(1, "q").await;
     // The new link has ended the old one, and what it had is back.
+    three.until(1, "q", |figures| (figures.ready, figures.leased) == (2, 0)).await;
     let again = queue.get(owner, false).await.expect("asked").expect("it is back");
     assert_eq!((again.place, again.redelivered), (got.place, true));
 }
