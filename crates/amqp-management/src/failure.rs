@@ -164,7 +164,7 @@ impl From<GetError> for Failure {
     fn from(error: GetError) -> Failure {
         match error {
             GetError::Gone(gone) => gone.into(),
-            GetError::Unreadable(_) => {
+            GetError::Unreadable(_) | GetError::Elsewhere(_) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 Failure::new(status, "internal_server_error", error.to_string())
             }

@@ -13,6 +13,7 @@ mod permission;
 mod publish;
 mod queues;
 mod replies;
+mod resubscribing;
 mod streams;
 mod transactions;
 
@@ -51,6 +52,7 @@ use crate::replies::{Replies, ReplySender, replies};
 use delay::ParkedMessages;
 pub(crate) use describe::Ends;
 use publish::{Batch, Confirmed};
+use resubscribing::Resubscribing;
 
 /// Bytes read at once, at most.
 const READ_BYTES: usize = 64 << 10;
@@ -116,6 +118,8 @@ pub(super) struct Connection {
     channels: BTreeMap<u16, Channel>,
     deliveries: FuturesUnordered<NextDeliveries>,
     stream_records: FuturesUnordered<NextRecords>,
+    /// Consumers whose queues have changed leaders.
+    resubscribing: FuturesUnordered<Resubscribing>,
     confirmed: FuturesUnordered<Pin<Box<dyn Future<Output = Confirmed> + Send>>>,
     /// Messages that go together, of one channel.
     batch: Option<Batch>,
@@ -176,6 +180,8 @@ struct Settling {
     owner: weir_broker::queues::OwnerId,
     places: Vec<weir_broker::queues::Place>,
     disposition: Disposition,
+    /// Another leader handed these out.
+    again: bool,
 }
 
 /// Serves one connection until it ends.
@@ -215,6 +221,7 @@ where
                 channels: BTreeMap::new(),
                 deliveries: FuturesUnordered::new(),
                 stream_records: FuturesUnordered::new(),
+                resubscribing: FuturesUnordered::new(),
                 confirmed: FuturesUnordered::new(),
                 batch: None,
                 parked: None,
@@ -466,6 +473,7 @@ impl Connection {
                 },
                 Some(confirmed) = self.confirmed.next() => self.confirm(confirmed),
                 Some((feed, records)) = self.deliveries.next(), if !is_full => self.deliver(feed, records),
+                Some(resubscribed) = self.resubscribing.next() => self.resubscribed(resubscribed).await,
                 Some((feed, records)) = self.stream_records.next(), if !is_full => self.deliver_stream(feed, records),
                 Some(reply) = self.replies.recv(), if !is_full => self.deliver_reply(reply),
                 () = self.outbox.changed() => {}
@@ -739,9 +747,10 @@ impl Connection {
 
     async fn flush_settlements(&mut self) {
         for settling in std::mem::take(&mut self.settlements) {
-            // If it is gone, its next leader hands out again what was not settled.
-            let Settling { queue, owner, places, disposition, .. } = settling;
-            let _ = queue.settle(owner, places, disposition).await;
+            if settling.tell().await.is_err() {
+                // Whoever leads it then is told, beside what else goes on here.
+                tokio::spawn(resubscribing::settle_again(Arc::clone(&self.front.broker), settling));
+            }
         }
         for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
             let _ = queue.add_credit(key.id, credit).await;
@@ -751,23 +760,30 @@ impl Connection {
     /// Lets settlements go that are gathered, and returns when they are durable.
     async fn settle_durably(&mut self) {
         for settling in std::mem::take(&mut self.settlements) {
-            // With a queue that is gone went what was in it.
-            let Settling { queue, owner, places, disposition, .. } = settling;
-            let _ = queue.settle_durably(owner, places, disposition).await;
+            if settling.tell_durably().await.is_err() {
+                // If the queue is there still, its next leader is told.
+                resubscribing::settle_again(Arc::clone(&self.front.broker), settling).await;
+            }
         }
         self.flush_settlements().await;
     }
 
     /// Gathers a settlement with others that go the same way.
     fn gather(&mut self, owner: weir_broker::queues::OwnerId, leased: Leased, disposition: Disposition) {
-        let Leased { topic, queue, place, .. } = leased;
+        let Leased { topic, queue, place, again, .. } = leased;
         let same = |settling: &&mut Settling| {
-            settling.topic == topic && settling.owner == owner && settling.disposition == disposition
+            settling.topic == topic
+                && settling.owner == owner
+                && settling.disposition == disposition
+                && settling.again == again
         };
         // Only the last may grow: what becomes of records must be told in order.
         match self.settlements.last_mut().filter(|settling| same(settling)) {
             Some(settling) => settling.places.push(place),
-            None => self.settlements.push(Settling { topic, queue, owner, places: vec![place], disposition }),
+            None => {
+                let places = vec![place];
+                self.settlements.push(Settling { topic, queue, owner, places, disposition, again });
+            }
         }
     }
 }

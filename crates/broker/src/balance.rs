@@ -60,7 +60,7 @@ impl Broker {
     /// Gives away what others are to lead, again and again. Without anybody who knows which nodes are connected, it
     /// does nothing.
     pub(crate) async fn spread_leaders_always(self: Arc<Broker>) {
-        if self.options.connected.is_none() {
+        if self.connected.is_none() {
             return;
         }
         let mut memory = Memory::default();
@@ -135,7 +135,7 @@ impl Broker {
 
     /// Who gets a shard that this node leads and is to lead no more.
     fn successor(&self, shard: &ShardHandle) -> Option<NodeId> {
-        if !shard.leadership().is_leader || self.options.connected.is_none() {
+        if !shard.leadership().is_leader || self.connected.is_none() {
             return None;
         }
         let here = self.node.node_id();

@@ -1,7 +1,7 @@
 //! The one value that fronts hold: what it consists of, how it starts and stops, and what is looked
 //! up in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use weir_cluster::{Clock, Node, ShardHandle};
 use weir_model::batch::Record;
 use weir_model::queue::is_hidden;
-use weir_model::{ShardId, TopicId};
+use weir_model::{NodeId, ShardId, TopicId};
 
 use crate::access::Gate;
 use crate::admin::Flights;
@@ -26,6 +26,7 @@ use crate::listeners::ListenerInfo;
 use crate::metrics::{Metrics, ShardFigures};
 use crate::options::{BrokerOptions, SetError};
 use crate::parking::{Lots, RoutingProperties};
+use crate::peers::{Peers, Service};
 use crate::producers::ProducerIds;
 use crate::queues::{MessageReader, Queues};
 use crate::read::PartitionRef;
@@ -44,6 +45,9 @@ pub struct Broker {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) groups: Groups,
     pub(crate) queues: Queues,
+    pub(crate) peers: Peers,
+    /// The other nodes that can be reached.
+    pub(crate) connected: Option<watch::Receiver<BTreeSet<NodeId>>>,
     message_reader: OnceLock<Arc<dyn MessageReader>>,
     pub(crate) sessions: Sessions,
     /// Where this node listens.
@@ -109,6 +113,8 @@ impl Broker {
             producer_ids: ProducerIds::default(),
             groups: Groups::new(&node.data_shards(), &options.groups),
             queues: Queues::default(),
+            peers: Peers::default(),
+            connected: options.connected.clone().or_else(|| node.connected()),
             message_reader: OnceLock::new(),
             sessions: Sessions::default(),
             listeners: watch::Sender::new(None),
@@ -126,6 +132,7 @@ impl Broker {
             options,
             metrics,
         });
+        broker.node.serve_peers(Arc::new(Service(Arc::downgrade(&broker))));
         broker.spawn_tasks();
         broker.until_reconciled().await?;
         if let Err(error) = broker.drop_transient().await {

@@ -35,6 +35,8 @@ mod offsets;
 mod opening;
 pub mod options;
 pub mod parking;
+#[doc(hidden)]
+pub mod peers;
 mod producers;
 mod publish;
 pub mod queues;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use weir_cluster::{PendingOutcome, ProposeError, ShardHandle};
 use weir_model::batch::{BatchBuilder, Record};
 use weir_model::command::{Command, Outcome, Refusal};
@@ -16,6 +16,7 @@ use weir_model::{Offset, SubscriptionId};
 
 use crate::broker::Broker;
 use crate::errors::PublishError;
+use crate::peers::PublishingElsewhere;
 use crate::publish::not_taken;
 use crate::queues::Reservation;
 use crate::read::PartitionRef;
@@ -49,8 +50,8 @@ pub(crate) struct Moving {
 enum Way {
     /// One command takes them there.
     AtOnce(PendingOutcome),
-    /// They are being appended; the command settles them.
-    Copying(Vec<PendingOutcome>, ShardHandle, Command),
+    /// They are being appended, on other nodes among them; the command settles them.
+    Copying(Vec<PendingOutcome>, Vec<PublishingElsewhere>, ShardHandle, Command),
 }
 
 impl Broker {
@@ -77,7 +78,8 @@ impl Broker {
             deadlines: deadlines.clone(),
             appends,
         };
-        if to.partitions.iter().all(|partition| partition.shard() == from.shard()) {
+        let is_here = to.partitions.iter().all(|partition| partition.shard() == from.shard());
+        if is_here && !to.is_elsewhere() {
             let mut appends = appends(&to.partitions, &to.unique, &batch, now)?;
             let appends = appends.remove(&from.shard()).map(|(_, commands)| commands).unwrap_or_default();
             let moving = submit(from.handle(), settling(appends)).await?;
@@ -94,7 +96,9 @@ impl Broker {
                 }
             }
         }
-        let way = Way::Copying(copies, from.handle().clone(), settling(Vec::new()));
+        // Those do not outlive their node, and are not asked whether they have a record.
+        let elsewhere = self.publish_to_others(&to, &batch).await;
+        let way = Way::Copying(copies, elsewhere, from.handle().clone(), settling(Vec::new()));
         Ok(Moving { way, room })
     }
 }
@@ -106,8 +110,14 @@ impl Moving {
         let Moving { way, room } = self;
         let settled = match way {
             Way::AtOnce(moving) => moving,
-            Way::Copying(copies, handle, command) => {
+            Way::Copying(copies, elsewhere, handle, command) => {
                 try_join_all(copies.into_iter().map(check_copied)).await?;
+                for published in join_all(elsewhere).await {
+                    match published {
+                        Ok(()) | Err(PublishError::QueueFull(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
                 submit(&handle, command).await?
             }
         };

@@ -155,7 +155,7 @@ impl Broker {
     /// Whether this node sees another one; those whose connections nobody watches are taken to be there.
     pub(crate) fn is_live(&self, node: NodeId) -> bool {
         node == self.node.node_id()
-            || self.options.connected.as_ref().is_none_or(|connected| connected.borrow().contains(&node))
+            || self.connected.as_ref().is_none_or(|connected| connected.borrow().contains(&node))
     }
 
     /// Who leads a shard, as far as that is good for anything: not a node that cannot be reached from here, and not

@@ -61,7 +61,7 @@ pub struct BrokerOptions {
     pub advertised: BTreeMap<String, HostPort>,
     /// Where this node stands, told to clients (`broker.rack`).
     pub zone: Option<String>,
-    /// The other nodes that this one is connected with; none where nobody watches that, as in a simulation.
+    /// The other nodes that this one is connected with, where it is not the transport that knows.
     pub connected: Option<watch::Receiver<BTreeSet<NodeId>>>,
     /// Settings of topics that do not override them.
     pub defaults: PartitionSettings,

@@ -11,6 +11,21 @@ use crate::types::{ConsumerId, NewConsumer, OwnerId, SubscribeError};
 pub trait Gate: Send + Sync {
     /// Takes one of what may be unsettled, if there is one left. It is given back by whoever settles.
     fn take(&self) -> bool;
+
+    /// Whether it may be shut. One that is not lets everything through at present.
+    fn is_limited(&self) -> bool {
+        true
+    }
+
+    /// So many records were handed out while it was not limited, by somebody who could not ask it.
+    fn count(&self, records: u32) {
+        let _ = records;
+    }
+
+    /// Of what was taken, so many were not handed out after all.
+    fn give_back(&self, records: u32) {
+        let _ = records;
+    }
 }
 
 /// Consumers of one queue.
@@ -39,8 +54,8 @@ pub(crate) struct Consumers {
 }
 
 impl Consumers {
-    pub(crate) fn new(single_active: bool) -> Consumers {
-        Consumers { single_active, ..Consumers::default() }
+    pub(crate) fn new(first: ConsumerId, single_active: bool) -> Consumers {
+        Consumers { next: first.0, single_active, ..Consumers::default() }
     }
 
     pub(crate) fn len(&self) -> usize {

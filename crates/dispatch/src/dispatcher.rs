@@ -53,7 +53,7 @@ impl<R: Waiting> Dispatcher<R> {
         Dispatcher {
             options,
             lanes: BTreeMap::new(),
-            consumers: Consumers::new(options.single_active),
+            consumers: Consumers::new(options.first_consumer, options.single_active),
             leases: BTreeMap::new(),
             turns: 0,
             dead: VecDeque::new(),
@@ -150,6 +150,32 @@ impl<R: Waiting> Dispatcher<R> {
             Disposition::Release { failed } => self.release(place, lease.marks, failed, now),
         }
         Ok(())
+    }
+
+    /// As [`Dispatcher::settle`], by somebody to whom another leader handed the record out: it holds too if the record
+    /// waits, and nobody else has it. Whether it holds.
+    pub fn settle_again(
+        &mut self,
+        owner: OwnerId,
+        place: Place,
+        disposition: Disposition,
+        now: TimestampMs,
+    ) -> bool {
+        if self.settle(owner, place, disposition, now).is_ok() {
+            return true;
+        }
+        let Some(lane) = self.lanes.get_mut(&place.lane) else { return false };
+        match disposition {
+            // It waits, or somebody else has it: it is back already.
+            Disposition::Release { .. } => return false,
+            Disposition::Accept if lane.take_out(place.offset).is_some() => self.note(place, disposition),
+            Disposition::Reject { reason } => match lane.take_out(place.offset) {
+                Some(marks) => self.die(place, reason, marks),
+                None => return false,
+            },
+            Disposition::Accept => return false,
+        }
+        true
     }
 
     /// What is needed to go on. Nothing if nobody would get a record, or the next one is at hand.

@@ -340,6 +340,53 @@ impl<R: Waiting> Lane<R> {
         Some((offset, self.past_of(offset).unwrap_or_default()))
     }
 
+    /// Takes out a record that is ready, wherever it waits; none if it is not ready, or rests.
+    pub(crate) fn take_out(&mut self, offset: Offset) -> Option<Marks> {
+        if let Some(marks) = self.take_out_returned(offset) {
+            self.at_hand.remove(&offset);
+            self.unready(offset, offset);
+            return Some(marks);
+        }
+        let at = self.window.partition_point(|(other, _)| *other < offset);
+        if self.window.get(at).is_some_and(|(other, _)| *other == offset) {
+            let (_, record) = self.window.remove(at)?;
+            self.window_bytes -= record.bytes();
+        } else if (self.unread..self.end).contains(&offset) && !self.is_skipped(offset) {
+            let at = self.skip.partition_point(|(_, to)| *to < offset);
+            match at.checked_sub(1).and_then(|before| self.skip.get_mut(before)) {
+                Some((_, to)) if *to + 1 == offset => *to = offset,
+                _ => self.skip.insert(at, (offset, offset)),
+            }
+            if let Some(sized) = self.sized.as_mut().filter(|sized| sized.to <= offset) {
+                let at = sized.not_ready.partition_point(|(_, to, _)| *to < offset);
+                sized.not_ready.insert(at, (offset, offset, false));
+            }
+        } else {
+            return None;
+        }
+        self.unready(offset, offset);
+        let at = self.past.partition_point(|(_, to, _)| *to < offset);
+        let marks = self.past.get(at).filter(|(from, _, _)| *from <= offset).map(|(_, _, marks)| *marks);
+        Some(marks.unwrap_or_default())
+    }
+
+    fn take_out_returned(&mut self, offset: Offset) -> Option<Marks> {
+        // Those that come back in turn have any order; the others have their places.
+        let run = match self.returns_in_turn {
+            true => self.returned.iter().find(|((_, from), (to, _))| (*from..=*to).contains(&offset)),
+            false => self.returned.range(..=(0, offset)).next_back().filter(|(_, (to, _))| *to >= offset),
+        };
+        let (key @ (order, from), (to, marks)) = run.map(|(key, run)| (*key, *run))?;
+        self.returned.remove(&key);
+        if from < offset {
+            self.returned.insert((order, from), (offset - 1, marks));
+        }
+        if offset < to {
+            self.returned.insert((order, offset + 1), (to, marks));
+        }
+        Some(marks)
+    }
+
     /// Notes what becomes of a run of records, none of which is ready.
     pub(crate) fn settle(&mut self, from: Offset, to: Offset, disposition: Disposition) {
         if let (Some(sized), Disposition::Accept) = (&mut self.sized, disposition) {

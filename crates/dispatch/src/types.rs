@@ -27,7 +27,7 @@ pub struct Place {
 pub struct OwnerId(pub u64);
 
 /// A consumer, within its dispatcher. Never used again for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerId(pub u64);
 
 /// What a dispatcher must know of a record.
@@ -66,6 +66,8 @@ pub struct Options {
     pub window_bytes: usize,
     /// Records that are read ahead.
     pub window_records: usize,
+    /// The first consumer's number. Whoever tells consumers of several dispatchers apart by it leaves room between them.
+    pub first_consumer: ConsumerId,
 }
 
 impl Default for Options {
@@ -80,6 +82,7 @@ impl Default for Options {
             sized: false,
             window_bytes: 1 << 20,
             window_records: 4_096,
+            first_consumer: ConsumerId::default(),
         }
     }
 }

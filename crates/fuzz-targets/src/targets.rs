@@ -37,5 +37,6 @@ targets! {
     partition_segment,
     peer_frames,
     peer_handshake,
+    peer_messages,
     shard_checkpoint,
 }

@@ -13,6 +13,7 @@ use weir_amqp_wire::{Assembler, BasicProperties, ShortStr};
 use weir_broker::queues::{ConsumerId, FurtherKeys, OwnerId, Place, QueueRef};
 use weir_broker::streams::StreamCredit;
 use weir_broker::topology::QueueInfo;
+use weir_dispatch::NewConsumer;
 use weir_model::TopicId;
 use weir_model::routing::Arguments;
 
@@ -37,6 +38,8 @@ pub(crate) struct Leased {
     pub timeout: Option<Duration>,
     /// Whether it counts in what the channel's consumers share; what was asked for does not.
     pub shared: bool,
+    /// Whether another leader handed it out than the one that leads the queue now.
+    pub again: bool,
 }
 
 /// A delivery that its peer has to settle.
@@ -82,6 +85,8 @@ pub(crate) struct Consumer {
     pub arguments: Arguments,
     /// How long what it gets may wait to be settled.
     pub timeout: Option<Duration>,
+    /// What it asks of the queue.
+    pub asked: NewConsumer,
 }
 
 /// A consumer of direct replies.

@@ -45,6 +45,20 @@ impl Gate for SharedPrefetch {
         });
         taken.is_ok()
     }
+
+    fn is_limited(&self) -> bool {
+        SharedPrefetch::is_limited(self)
+    }
+
+    fn count(&self, records: u32) {
+        let _ = self.unsettled.fetch_update(Ordering::AcqRel, Ordering::Acquire, |unsettled| {
+            Some(unsettled.saturating_add(records))
+        });
+    }
+
+    fn give_back(&self, records: u32) {
+        self.settled(records);
+    }
 }
 
 /// The same limit for whoever takes messages that nobody settles: such a consumer waits as long as the limit is used up, and
@@ -56,6 +70,10 @@ impl Gate for Unshared {
     fn take(&self) -> bool {
         let limit = self.0.limit();
         limit == 0 || self.0.unsettled.load(Ordering::Acquire) < limit
+    }
+
+    fn is_limited(&self) -> bool {
+        self.0.is_limited()
     }
 }
 

@@ -104,6 +104,11 @@ impl<T> Unsettled<T> {
         there.filter_map(|there| instead(there).map(|other| std::mem::replace(there, other))).collect()
     }
 
+    /// All that wait, to be changed.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.waiting.values_mut()
+    }
+
     /// How many deliveries wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()

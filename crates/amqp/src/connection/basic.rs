@@ -90,7 +90,7 @@ impl Connection {
             (QueueKind::Classic, true) => Some(Arc::new(Unshared(channel.shared_prefetch.clone()))),
         };
         let bounded = prefetch > 0 && !method.no_ack;
-        let consumer = NewConsumer {
+        let asking = NewConsumer {
             owner: channel.owner,
             credit: bounded.then_some(u32::from(prefetch)),
             priority,
@@ -99,7 +99,7 @@ impl Connection {
             gate,
         };
         let subscribe = |queue: QueueRef| {
-            let consumer = consumer.clone();
+            let consumer = asking.clone();
             async move { queue.subscribe(consumer).await }
         };
         let (info, queue, subscribed) = self.ask_queue(&name, subscribe).await?;
@@ -127,6 +127,7 @@ impl Connection {
             prefetch,
             arguments: arguments(&method.arguments),
             timeout,
+            asked: asking,
         };
         channel.consumers.insert(tag.clone(), consumer);
         if !method.no_wait {
@@ -156,7 +157,15 @@ impl Connection {
         if !consumer.info.meta.auto_delete {
             return;
         }
-        let unused = consumer.queue.figures().await.is_ok_and(|figures| figures.consumers == 0);
+        let figures = match consumer.queue.figures().await {
+            // Another node may lead it by now, if it is there.
+            Err(_) => match self.front.broker.open_queue(&consumer.info).await {
+                Ok(queue) => queue.figures().await,
+                Err(_) => return,
+            },
+            figures => figures,
+        };
+        let unused = figures.is_ok_and(|figures| figures.consumers == 0);
         if unused && let Err(failure) = self.drop_queue(&consumer.info).await {
             tracing::warn!("an auto-delete queue could not be deleted: {}", failure.words);
         }
@@ -173,12 +182,7 @@ impl Connection {
         let key = |consumer: &Consumer| ConsumerKey { topic: consumer.info.topic.id(), id: consumer.id };
         let is_there = channel.consumers.get(&feed.tag).is_some_and(|there| key(there) == feed.consumer);
         match records {
-            None if is_there => {
-                channel.consumers.remove(&feed.tag);
-                if self.client.takes_cancel {
-                    self.send(feed.channel, basic::Cancel { consumer_tag: feed.tag, no_wait: true });
-                }
-            }
+            None if is_there => self.resubscribe(feed),
             None => {}
             Some(records) if is_there => {
                 for delivery in records {
@@ -196,6 +200,7 @@ impl Connection {
                     credited: false,
                     timeout: None,
                     shared: feed.shared,
+                    again: false,
                 };
                 let leased = records.into_iter().map(leased).collect();
                 self.give_back(feed.channel, leased);
@@ -219,6 +224,7 @@ impl Connection {
                 credited: consumer.bounded,
                 timeout: consumer.timeout,
                 shared: consumer.info.meta.kind == QueueKind::Classic,
+                again: false,
             }))
         };
         let (_, name) = weir_model::queue::split_name(consumer.info.topic.name());
@@ -280,8 +286,8 @@ impl Connection {
             channel.unsettled.deliver_settled()
         } else {
             let place = delivery.place;
-            let (consumer, credited, shared) = (None, false, false);
-            let leased = Leased { topic, queue, place, consumer, credited, timeout, shared };
+            let (consumer, credited, shared, again) = (None, false, false, false);
+            let leased = Leased { topic, queue, place, consumer, credited, timeout, shared, again };
             channel.unsettled.deliver(Delivered::Leased(leased))
         };
         let redelivered = delivery.redelivered;
@@ -431,7 +437,7 @@ pub(super) fn refuse_argument(
 }
 
 /// Waits for the next records of a consumer.
-fn next(mut feed: Feed) -> NextDeliveries {
+pub(super) fn next(mut feed: Feed) -> NextDeliveries {
     Box::pin(async move {
         let records = feed.deliveries.next().await;
         (feed, records)

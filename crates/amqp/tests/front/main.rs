@@ -5,4 +5,5 @@ mod support;
 mod connections;
 mod consumers;
 mod declarations;
+mod leaders;
 mod transactions;

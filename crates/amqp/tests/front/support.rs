@@ -32,8 +32,8 @@ const PIPE_BYTES: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Wall-clock time that goes with the runtime's clock, which tests hold still.
-struct TestClock {
-    began: Instant,
+pub struct TestClock {
+    pub began: Instant,
 }
 
 impl Clock for TestClock {
@@ -44,7 +44,7 @@ impl Clock for TestClock {
 
 pub struct World {
     pub broker: Arc<Broker>,
-    node: Arc<Node>,
+    pub node: Arc<Node>,
     front: AmqpFront,
 }
 
@@ -59,6 +59,11 @@ impl World {
         let node = node.expect("the node starts");
         let options = BrokerOptions::new("test-cluster", [7; 32]);
         let broker = Broker::start(node.clone(), clock, options).await.expect("the broker starts");
+        World::over(node, broker).await
+    }
+
+    /// A front over a broker that runs.
+    pub async fn over(node: Arc<Node>, broker: Arc<Broker>) -> World {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let front = AmqpFront::bind(any, broker.clone(), AmqpFrontOptions::default()).await;
         World { broker, node, front: front.expect("a port is free") }

@@ -162,7 +162,11 @@ impl Groups {
         let owners: BTreeSet<usize> =
             ids.iter().filter_map(|id| self.by_partition.get(id)).copied().collect();
         let owner = match owners.first().filter(|_| owners.len() == 1) {
-            Some(owner) => self.open.get_mut(owner).filter(|group| group.ids == ids && group.has_room(bytes)),
+            Some(owner) => self.open.get_mut(owner).filter(|group| {
+                group.ids == ids
+                    && group.destinations.is_same_elsewhere(&destinations)
+                    && group.has_room(bytes)
+            }),
             None => None,
         };
         if let Some(group) = owner {

@@ -21,7 +21,7 @@ use weir_model::subscription::Disposition;
 use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
 use super::bury::Burial;
-use super::handle::{Ask, QueueFigures, QueueRef};
+use super::handle::{Ask, GetError, QueueFigures, QueueRef};
 use super::settling::{Reply, Settled, Told};
 use super::sink::{Sink, SinkGate, sink};
 use super::{Limits, Overflow, QueueDeliveries, QueueDelivery, QueueOptions, QueueRecord, Room};
@@ -125,6 +125,7 @@ impl Actor {
     pub(super) fn new(
         partitions: Vec<(LaneNumber, PartitionRef)>,
         options: QueueOptions,
+        first_consumer: ConsumerId,
         clock: Arc<dyn Clock>,
     ) -> Result<(Actor, QueueRef), Unavailable> {
         let (sender, asks) = mpsc::channel(ASKS_MAX);
@@ -137,6 +138,7 @@ impl Actor {
             leased_max: options.leased_max,
             sized: options.limits.bytes.is_some(),
             dead_letters: options.cemetery.is_some(),
+            first_consumer,
             ..weir_dispatch::Options::default()
         });
         let mut actor = Actor {
@@ -439,6 +441,18 @@ impl Actor {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
             }
+            Ask::SettleAgain(owner, places, disposition) => {
+                let now = self.clock.now_ms();
+                for place in places {
+                    if !self.dispatcher.settle_again(owner, place, disposition, now) {
+                        tracing::debug!(
+                            ?place,
+                            "a record that an earlier leader handed out is with somebody else"
+                        );
+                    }
+                }
+                self.drop_for_returned().await;
+            }
             Ask::CloseOwner(owner, failed) => {
                 self.expire_first().await;
                 for consumer in self.dispatcher.close_owner(owner, failed, self.clock.now_ms()) {
@@ -447,7 +461,7 @@ impl Actor {
                 self.drop_for_returned().await;
             }
             Ask::Get(owner, settled, reply) => {
-                let got = self.get(owner, settled).await;
+                let got = self.get(owner, settled).await.map_err(GetError::Unreadable);
                 if let Err(Ok(Some(delivery))) = reply.send(got)
                     && !settled
                 {

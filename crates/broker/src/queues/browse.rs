@@ -60,6 +60,18 @@ impl Broker {
 
     /// The first records of a queue that are not settled, lane by lane, at most [`BROWSED_MAX`].
     pub async fn browse(&self, queue: &QueueInfo, count: usize) -> Result<Vec<Browsed>, TopologyError> {
+        match self.leader_elsewhere(&queue.topic) {
+            Some(leader) => self.browse_elsewhere(queue, leader, count).await,
+            None => self.browse_here(queue, count).await,
+        }
+    }
+
+    /// As [`Broker::browse`], of a queue that this node leads.
+    pub(crate) async fn browse_here(
+        &self,
+        queue: &QueueInfo,
+        count: usize,
+    ) -> Result<Vec<Browsed>, TopologyError> {
         let count = count.min(BROWSED_MAX);
         let mut browsed: Vec<Browsed> = Vec::new();
         let mut bytes = BROWSED_BYTES;

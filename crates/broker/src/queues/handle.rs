@@ -11,9 +11,9 @@ use weir_shard::ReadError;
 use super::{QueueDeliveries, QueueDelivery, QueueOptions, Reservation};
 use crate::read::PartitionRef;
 
-/// The queue's actor has ended: its node does not lead it any more, or is being stopped.
+/// The queue's actor has ended, or cannot be reached: its node does not lead it any more, or is being stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the queue is not led by this node any more")]
+#[error("the queue is not led by the same node any more")]
 pub struct QueueGone;
 
 /// Why there is no saying what comes next in a queue.
@@ -25,6 +25,9 @@ pub enum GetError {
     /// It is there, and cannot be read.
     #[error("the next record cannot be read: {0}")]
     Unreadable(ReadError),
+    /// As [`GetError::Unreadable`], on the node that leads the queue.
+    #[error("the node that leads the queue: {0}")]
+    Elsewhere(String),
 }
 
 /// What a queue is doing.
@@ -40,7 +43,7 @@ pub struct QueueFigures {
     pub consumers: usize,
 }
 
-/// A queue that this node leads. Cheap to clone.
+/// A queue that somebody leads: this node, or another one that it can reach. Cheap to clone.
 #[derive(Clone)]
 pub struct QueueRef {
     asks: mpsc::Sender<Ask>,
@@ -54,13 +57,15 @@ impl fmt::Debug for QueueRef {
 }
 
 /// What an actor is asked for.
-pub(super) enum Ask {
+pub(crate) enum Ask {
     Subscribe(NewConsumer, oneshot::Sender<Result<(ConsumerId, QueueDeliveries), SubscribeError>>),
     Cancel(ConsumerId, oneshot::Sender<()>),
     Credit(ConsumerId, u32),
     Settle(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
+    /// By somebody to whom another leader handed them out.
+    SettleAgain(OwnerId, Vec<Place>, Disposition),
     CloseOwner(OwnerId, bool),
-    Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, ReadError>>),
+    Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, GetError>>),
     Purge(oneshot::Sender<u64>),
     /// With whether whoever asks uses the queue by that.
     Figures(bool, oneshot::Sender<QueueFigures>),
@@ -80,8 +85,8 @@ impl Ask {
 }
 
 impl QueueRef {
-    /// The handle to the actor that listens at the other end.
-    pub(super) fn new(asks: mpsc::Sender<Ask>, wake: Arc<Notify>) -> QueueRef {
+    /// The handle to whoever listens at the other end.
+    pub(crate) fn new(asks: mpsc::Sender<Ask>, wake: Arc<Notify>) -> QueueRef {
         QueueRef { asks, wake }
     }
 
@@ -113,6 +118,17 @@ impl QueueRef {
         self.tell(Ask::Settle(owner, places, disposition, None)).await
     }
 
+    /// As [`QueueRef::settle`], of what an earlier leader handed out to the owner: it holds too if the record waits, and
+    /// nobody else has it.
+    pub async fn settle_again(
+        &self,
+        owner: OwnerId,
+        places: Vec<Place>,
+        disposition: Disposition,
+    ) -> Result<(), QueueGone> {
+        self.tell(Ask::SettleAgain(owner, places, disposition)).await
+    }
+
     /// As [`QueueRef::settle`]; returns when it is durable.
     pub async fn settle_durably(
         &self,
@@ -130,7 +146,7 @@ impl QueueRef {
 
     /// The record that comes next, leased to the owner or settled at once; none if none waits.
     pub async fn get(&self, owner: OwnerId, settled: bool) -> Result<Option<QueueDelivery>, GetError> {
-        self.ask(|reply| Ask::Get(owner, settled, reply)).await?.map_err(GetError::Unreadable)
+        self.ask(|reply| Ask::Get(owner, settled, reply)).await?
     }
 
     /// Settles all records that wait. Returns how many these were, when that is durable.
@@ -177,7 +193,12 @@ impl QueueRef {
         self.asks.is_closed()
     }
 
-    async fn tell(&self, ask: Ask) -> Result<(), QueueGone> {
+    /// Returns when the actor has ended.
+    pub(crate) async fn until_gone(&self) {
+        self.asks.closed().await;
+    }
+
+    pub(crate) async fn tell(&self, ask: Ask) -> Result<(), QueueGone> {
         self.asks.send(ask).await.map_err(|_| QueueGone)
     }
 

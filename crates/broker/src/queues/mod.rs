@@ -29,9 +29,11 @@ pub use room::{Limits, Overflow};
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
+pub(crate) use handle::Ask;
 pub(crate) use record::{EXPIRES_HEADER, read_records};
-pub(crate) use registry::Queues;
+pub(crate) use registry::{OwnerSource, Queues};
 pub(crate) use room::{Reservation, Room};
+pub(crate) use sink::{Sink, UNTAKEN_BYTES_MAX, UNTAKEN_MAX, bytes_of, sink_with};
 
 use std::time::Duration;
 

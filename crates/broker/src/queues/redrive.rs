@@ -132,6 +132,9 @@ impl Broker {
         if let Some(to) = &what.to {
             self.need_queue(namespace, to)?;
         }
+        if let Some(leader) = self.leader_elsewhere(&queue.topic) {
+            return self.redrive_elsewhere(namespace, name, leader, what).await;
+        }
         let lessee = Lessee { queue: self.open_queue(&queue).await?, owner: self.new_owner() };
         let mut redriven = Redriven::default();
         let mut targets: BTreeMap<String, Option<QueueInfo>> = BTreeMap::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_dispatch::{LaneNumber, OwnerId};
+use weir_dispatch::{ConsumerId, LaneNumber, OwnerId};
 use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::{SubscriptionId, TopicId};
 
@@ -19,6 +19,9 @@ use crate::topics::Topic;
 /// Partitions that a queue may have: each is a lane, and has a number.
 const LANES_MAX: usize = LaneNumber::MAX as usize + 1;
 
+/// Bits of a consumer's number that count the consumers of one dispatcher; those above count the dispatchers.
+const CONSUMER_BITS: u32 = 32;
+
 /// How often adding a lane is tried while others add lanes.
 const LANE_TRIES_MAX: usize = 8;
 
@@ -27,18 +30,53 @@ const LANE_TRIES_MAX: usize = 8;
 pub(crate) struct Queues {
     /// Held while an actor is started, so that a queue never has two.
     running: tokio::sync::Mutex<BTreeMap<TopicId, QueueRef>>,
-    next_owner: AtomicU64,
+    owners: OwnerSource,
+    /// Actors and their like that there have been.
+    dispatchers: AtomicU64,
+}
+
+impl Queues {
+    /// Numbers for the consumers of one more dispatcher, which no other one on this node gives.
+    pub(crate) fn next_consumers(&self) -> ConsumerId {
+        ConsumerId(self.dispatchers.fetch_add(1, Ordering::Relaxed) << CONSUMER_BITS)
+    }
+}
+
+/// Draws owners of leases, each once on this node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnerSource(Arc<AtomicU64>);
+
+impl OwnerSource {
+    pub(crate) fn next(&self) -> OwnerId {
+        OwnerId(self.0.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Broker {
-    /// An owner of leases that nobody else is.
+    /// An owner of leases that nobody else is on this node.
     pub fn new_owner(&self) -> OwnerId {
-        OwnerId(self.queues.next_owner.fetch_add(1, Ordering::Relaxed))
+        self.queues.owners.next()
     }
 
-    /// The queue that a topic is, whose lanes are its partitions in their order. Its subscription is made if it has
-    /// none. Fails where another node leads it.
+    pub(crate) fn owner_source(&self) -> OwnerSource {
+        self.queues.owners.clone()
+    }
+
+    /// The queue that a topic is, whose lanes are its partitions in their order, wherever it is led. Its subscription is
+    /// made if it has none. Where another node leads it the options are what that node makes of its declaration.
     pub async fn queue(
+        self: &Arc<Broker>,
+        topic: &Topic,
+        options: QueueOptions,
+    ) -> Result<QueueRef, AdminError> {
+        match self.leader_elsewhere(topic) {
+            Some(leader) => self.remote_queue(topic.id(), leader).await,
+            None => self.queue_here(topic, options).await,
+        }
+    }
+
+    /// As [`Broker::queue`]; fails where this node does not lead it.
+    pub(crate) async fn queue_here(
         self: &Arc<Broker>,
         topic: &Topic,
         options: QueueOptions,
@@ -61,7 +99,7 @@ impl Broker {
             self.open_subscription(&partition).await?;
             lanes.push((number, partition));
         }
-        let (actor, queue) = Actor::new(lanes, options, self.clock.clone())?;
+        let (actor, queue) = Actor::new(lanes, options, self.queues.next_consumers(), self.clock.clone())?;
         running.insert(topic.id(), queue.clone());
         let (broker, id) = (Arc::downgrade(self), topic.id());
         tokio::spawn(async move {
@@ -83,13 +121,21 @@ impl Broker {
         Ok(queue)
     }
 
-    /// The queues that have an actor.
+    /// The queues that have an actor here.
     pub(crate) async fn running_queues(&self) -> Vec<TopicId> {
         self.queues.running.lock().await.keys().copied().collect()
     }
 
-    /// The actor of a queue, if there is one.
+    /// The actor of a queue, if there is one here, or one elsewhere that is used here.
     pub(crate) async fn running_queue(&self, id: TopicId) -> Option<QueueRef> {
+        match self.running_here(id).await {
+            Some(queue) => Some(queue),
+            None => self.attached_queue(id),
+        }
+    }
+
+    /// The actor of a queue, if there is one here.
+    pub(crate) async fn running_here(&self, id: TopicId) -> Option<QueueRef> {
         self.queues.running.lock().await.get(&id).filter(|queue| !queue.is_gone()).cloned()
     }
 
@@ -130,14 +176,25 @@ impl Broker {
                 self.partition(&topic, expected as i32).map_err(|error| not_found(error, &topic))?;
             self.open_subscription(&partition).await?;
             // Whoever starts the queue from here on sees the lane; one that runs is told.
-            let running = self.queues.running.lock().await.get(&id).cloned();
-            if let Some(queue) = running {
-                // If it is going, the next one sees the lane.
-                let _ = queue.add_lane(lane, partition.clone()).await;
+            match self.leader_elsewhere(&topic) {
+                Some(leader) => self.tell_of_lanes(leader, id).await,
+                None => self.add_lanes(id).await,
             }
             return Ok(partition);
         }
         Err(Unavailable::Overloaded.into())
+    }
+
+    /// Tells the actor of a queue of its lanes, those that it has among them.
+    pub(crate) async fn add_lanes(&self, id: TopicId) {
+        let running = self.queues.running.lock().await.get(&id).cloned();
+        let (Some(queue), Some(topic)) = (running, self.topic_by_id(id)) else { return };
+        for (index, lane) in self.lane_numbers(&topic).unwrap_or_default().into_iter().enumerate() {
+            if let Ok(partition) = self.partition(&topic, index as i32) {
+                // If it is going, the next one sees the lane.
+                let _ = queue.add_lane(lane, partition).await;
+            }
+        }
     }
 
     /// Makes the subscription by which a queue's records are settled, if there is none yet.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
 /// How much may wait in a queue, and what becomes of more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +71,8 @@ impl Room {
         }
         promised.records += asked.0;
         promised.bytes += asked.1;
-        Some(Reservation { room: self.clone(), records: asked.0, bytes: asked.1 })
+        let by = Promiser::Here(self.clone());
+        Some(Reservation { by, records: asked.0, bytes: asked.1 })
     }
 
     /// Records have arrived. They need not be those that were promised room: others come without asking.
@@ -84,21 +86,46 @@ impl Room {
 /// Room that somebody was promised. Given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    room: Room,
+    by: Promiser,
     records: u64,
     bytes: u64,
 }
 
+/// Who has promised room.
+#[derive(Debug)]
+enum Promiser {
+    Here(Room),
+    /// The actor on another node, which knows the promise by a number, and is told whether it was used.
+    Elsewhere(u64, mpsc::UnboundedSender<(u64, bool)>),
+}
+
 impl Reservation {
+    /// Room that another node has promised. It is told by `tell` whether that is used, with the number.
+    pub(crate) fn elsewhere(
+        number: u64,
+        (records, bytes): (u64, u64),
+        tell: mpsc::UnboundedSender<(u64, bool)>,
+    ) -> Reservation {
+        Reservation { by: Promiser::Elsewhere(number, tell), records, bytes }
+    }
+
     /// The records are in the log: the queue counts them from now on.
     pub(crate) fn used(mut self) {
+        if let Promiser::Elsewhere(number, tell) = &self.by {
+            // If it is gone, so are its promises.
+            let _ = tell.send((*number, true));
+        }
         (self.records, self.bytes) = (0, 0);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.room.arrived(self.records, self.bytes);
+        match &self.by {
+            Promiser::Here(room) => room.arrived(self.records, self.bytes),
+            Promiser::Elsewhere(number, tell) if self.records > 0 => drop(tell.send((*number, false))),
+            Promiser::Elsewhere(..) => {}
+        }
     }
 }
 

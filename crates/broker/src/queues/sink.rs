@@ -12,10 +12,10 @@ use super::QueueRecord;
 
 /// Records that wait for a session to take them. A consumer that settles what it gets has less on its way, by its
 /// credit; one that does not is held back by this.
-const UNTAKEN_MAX: usize = 4_096;
+pub(crate) const UNTAKEN_MAX: usize = 4_096;
 
 /// Bytes of them, beside what is at hand when they are handed out.
-const UNTAKEN_BYTES_MAX: usize = 4 << 20;
+pub(crate) const UNTAKEN_BYTES_MAX: usize = 4 << 20;
 
 /// A record for a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,27 +51,36 @@ pub(crate) struct Sink {
 }
 
 /// What waits for a session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Untaken {
     records: AtomicUsize,
     bytes: AtomicUsize,
+    /// Whoever hands out is woken when there is less than this again.
+    records_max: usize,
+    bytes_max: usize,
 }
 
 impl Untaken {
     fn has_room(&self) -> bool {
-        self.records.load(Ordering::Acquire) < UNTAKEN_MAX
-            && self.bytes.load(Ordering::Acquire) < UNTAKEN_BYTES_MAX
+        self.records.load(Ordering::Acquire) < self.records_max
+            && self.bytes.load(Ordering::Acquire) < self.bytes_max
     }
 }
 
-fn bytes_of(deliveries: &[QueueDelivery]) -> usize {
+pub(crate) fn bytes_of(deliveries: &[QueueDelivery]) -> usize {
     deliveries.iter().map(|delivery| delivery.record.bytes()).sum()
 }
 
 /// Both ends. The actor is woken when there is room again after there was none.
 pub(crate) fn sink(wake: Arc<Notify>) -> (Sink, QueueDeliveries) {
+    sink_with(wake, UNTAKEN_MAX, UNTAKEN_BYTES_MAX)
+}
+
+/// As [`sink`], with less room, or more.
+pub(crate) fn sink_with(wake: Arc<Notify>, records_max: usize, bytes_max: usize) -> (Sink, QueueDeliveries) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let untaken = Arc::new(Untaken::default());
+    let (records, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let untaken = Arc::new(Untaken { records, bytes, records_max, bytes_max });
     (Sink { sender, untaken: Arc::clone(&untaken) }, QueueDeliveries { receiver, untaken, wake })
 }
 
@@ -81,7 +90,8 @@ impl QueueDeliveries {
         let deliveries = self.receiver.recv().await?;
         let records = self.untaken.records.fetch_sub(deliveries.len(), Ordering::AcqRel);
         let bytes = self.untaken.bytes.fetch_sub(bytes_of(&deliveries), Ordering::AcqRel);
-        if (records >= UNTAKEN_MAX || bytes >= UNTAKEN_BYTES_MAX) && self.untaken.has_room() {
+        let was_full = records >= self.untaken.records_max || bytes >= self.untaken.bytes_max;
+        if was_full && self.untaken.has_room() {
             self.wake.notify_one();
         }
         Some(deliveries)
@@ -93,6 +103,18 @@ impl Sink {
     pub(crate) fn send(&self, deliveries: Vec<QueueDelivery>) -> bool {
         self.untaken.bytes.fetch_add(bytes_of(&deliveries), Ordering::AcqRel);
         self.sender.send(deliveries).is_ok()
+    }
+
+    /// Sends records whether or not there is room for them; false if nobody takes them any more.
+    pub(crate) fn push(&self, deliveries: Vec<QueueDelivery>) -> bool {
+        self.untaken.records.fetch_add(deliveries.len(), Ordering::AcqRel);
+        self.send(deliveries)
+    }
+
+    /// How many records the session has not taken, and bytes of them.
+    pub(crate) fn untaken(&self) -> (u64, u64) {
+        let (records, bytes) = (&self.untaken.records, &self.untaken.bytes);
+        (records.load(Ordering::Acquire) as u64, bytes.load(Ordering::Acquire) as u64)
     }
 
     /// Takes room for one record.

@@ -1,7 +1,9 @@
 //! Declaring and deleting queues, exchanges and bindings: entries of the meta shard.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use weir_model::TopicId;
 use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::queue::{QueueKind, QueueMeta, full_name, split_name};
@@ -16,6 +18,10 @@ use crate::topics::Topic;
 /// Largest batch of a queue, in bytes: the largest message that a front lets in, with room for its properties and for
 /// those that are gathered with it.
 const QUEUE_BATCH_BYTES_MAX: u32 = 17 << 20;
+
+/// How long it is waited for somebody to lead a queue, and how often it is looked: elections take about a second.
+const LEADER_WAIT_MAX: Duration = Duration::from_secs(5);
+const LEADER_STEP: Duration = Duration::from_millis(50);
 
 /// A queue that is there.
 #[derive(Clone, Debug)]
@@ -72,6 +78,14 @@ impl From<Unavailable> for TopologyError {
     }
 }
 
+/// The records of a stream are not handed out.
+fn check_no_stream(queue: &QueueInfo) -> Result<(), TopologyError> {
+    match queue.meta.kind {
+        QueueKind::Stream => Err(TopologyError::Stream(split_name(queue.topic.name()).1.to_owned())),
+        _ => Ok(()),
+    }
+}
+
 impl Broker {
     /// A queue of a namespace; none if there is no topic of this name.
     pub fn find_queue(&self, namespace: &str, name: &str) -> Result<Option<QueueInfo>, TopologyError> {
@@ -118,7 +132,10 @@ impl Broker {
             other => return Err(refused(other).into()),
         };
         match self.find_queue(namespace, name)? {
-            Some(found) => Ok((found, created)),
+            Some(found) => {
+                self.until_everywhere(&found.topic.meta.partitions).await;
+                Ok((found, created))
+            }
             // Somebody deleted it at once.
             None => Err(TopologyError::NoSuchQueue(name.to_owned())),
         }
@@ -140,16 +157,34 @@ impl Broker {
 
     /// Deletes a queue with all that is in it and all that leads to it.
     pub async fn delete_queue(&self, queue: &QueueInfo) -> Result<(), TopologyError> {
-        self.delete_topic(queue.topic.id()).await.map_err(TopologyError::from)
+        self.delete_topic(queue.topic.id()).await?;
+        self.until_everywhere(&[]).await;
+        Ok(())
+    }
+
+    /// The running queue behind a declaration, wherever it is led. Waits a while for somebody to lead it.
+    pub async fn open_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<QueueRef, TopologyError> {
+        check_no_stream(queue)?;
+        let until = Instant::now() + LEADER_WAIT_MAX;
+        loop {
+            match self.queue(&queue.topic, self.options_of(queue)).await {
+                Err(AdminError::Unavailable(Unavailable::NotLeader { .. } | Unavailable::Starting))
+                    if Instant::now() < until && !self.is_stopping() =>
+                {
+                    tokio::time::sleep(LEADER_STEP).await;
+                }
+                opened => return Ok(opened?),
+            }
+        }
     }
 
     /// The running queue behind a declaration, if this node leads it.
-    pub async fn open_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<QueueRef, TopologyError> {
-        if queue.meta.kind == QueueKind::Stream {
-            let (_, name) = split_name(queue.topic.name());
-            return Err(TopologyError::Stream(name.to_owned()));
-        }
-        Ok(self.queue(&queue.topic, self.options_of(queue)).await?)
+    pub(crate) async fn open_queue_here(
+        self: &Arc<Broker>,
+        queue: &QueueInfo,
+    ) -> Result<QueueRef, TopologyError> {
+        check_no_stream(queue)?;
+        Ok(self.queue_here(&queue.topic, self.options_of(queue)).await?)
     }
 
     /// How a queue behaves, by its arguments and by policies.
@@ -173,7 +208,10 @@ impl Broker {
             self.open_parking().await?;
         }
         match self.propose_meta(Command::DeclareExchange { exchange }).await? {
-            Outcome::Exchange(exchange) => Ok(exchange),
+            Outcome::Exchange(exchange) => {
+                self.until_everywhere(&[]).await;
+                Ok(exchange)
+            }
             other => Err(refused(other).into()),
         }
     }
@@ -188,7 +226,10 @@ impl Broker {
         let command =
             Command::DeleteExchange { namespace: namespace.to_owned(), name: name.to_owned(), if_unused };
         match self.propose_meta(command).await? {
-            Outcome::Done | Outcome::Refused(Refusal::UnknownExchange(_)) => Ok(()),
+            Outcome::Done | Outcome::Refused(Refusal::UnknownExchange(_)) => {
+                self.until_everywhere(&[]).await;
+                Ok(())
+            }
             Outcome::Refused(refusal @ Refusal::ExchangeInUse(_)) => {
                 Err(TopologyError::InUse(refusal.to_string()))
             }
@@ -199,7 +240,10 @@ impl Broker {
     /// Binds; nothing changes if the binding is there.
     pub async fn bind(&self, binding: BindingMeta) -> Result<(), TopologyError> {
         match self.propose_meta(Command::Bind { binding }).await? {
-            Outcome::Done => Ok(()),
+            Outcome::Done => {
+                self.until_everywhere(&[]).await;
+                Ok(())
+            }
             Outcome::Refused(Refusal::UnknownExchange(name)) => Err(TopologyError::NoSuchExchange(name)),
             Outcome::Refused(Refusal::InvalidBinding(why)) => Err(TopologyError::Binding(why)),
             other => Err(refused(other).into()),
@@ -209,7 +253,10 @@ impl Broker {
     /// Takes a binding back; it is no error if there is none.
     pub async fn unbind(&self, binding: BindingMeta) -> Result<(), TopologyError> {
         match self.propose_meta(Command::Unbind { binding }).await? {
-            Outcome::Done => Ok(()),
+            Outcome::Done => {
+                self.until_everywhere(&[]).await;
+                Ok(())
+            }
             other => Err(refused(other).into()),
         }
     }

@@ -36,8 +36,10 @@ impl Broker {
     /// then, or it expires itself. Whoever declares a queue without using it asks for this.
     pub async fn wake_queue(self: &Arc<Broker>, queue: &QueueInfo) -> Result<(), TopologyError> {
         let has_work = queue.arguments.dead_letters.is_some() || queue.arguments.expires_ms.is_some();
-        if has_work && queue.meta.kind != QueueKind::Stream {
-            self.open_queue(queue).await?;
+        // Whoever leads it sees to it.
+        let is_elsewhere = self.leader_elsewhere(&queue.topic).is_some();
+        if has_work && queue.meta.kind != QueueKind::Stream && !is_elsewhere {
+            self.open_queue_here(queue).await?;
         }
         Ok(())
     }
@@ -45,6 +47,20 @@ impl Broker {
     /// What a queue is doing. One that nobody uses is not woken for it: what waits in it is counted in its state.
     pub async fn queue_figures(&self, queue: &QueueInfo) -> Result<QueueFigures, LookupError> {
         let running = self.running_queue(queue.topic.id()).await;
+        if let Some(running) = running
+            && let Ok(figures) = running.look().await
+        {
+            return Ok(figures);
+        }
+        match self.leader_elsewhere(&queue.topic) {
+            Some(leader) => self.figures_elsewhere(queue, leader).await,
+            None => self.queue_figures_here(queue).await,
+        }
+    }
+
+    /// As [`Broker::queue_figures`], of a queue that this node leads.
+    pub(crate) async fn queue_figures_here(&self, queue: &QueueInfo) -> Result<QueueFigures, LookupError> {
+        let running = self.running_here(queue.topic.id()).await;
         if let Some(running) = running
             && let Ok(figures) = running.look().await
         {

@@ -332,7 +332,7 @@ impl Broker {
         Ok(self.topics.policies(&self.meta()?.view().topology()).of_exchange(namespace, name))
     }
 
-    fn queue_by_id(&self, id: TopicId) -> Option<QueueInfo> {
+    pub(crate) fn queue_by_id(&self, id: TopicId) -> Option<QueueInfo> {
         QueueInfo::of(self.topic_by_id(id)?).ok().flatten()
     }
 
@@ -368,10 +368,12 @@ impl Broker {
                 tracing::warn!(%error, stream = stream.topic.name(), "a policy's retention could not be set");
             }
         }
-        self.configure_queues().await;
+        self.apply_policies_here().await;
+        self.tell_of_policies().await;
     }
 
-    /// Tells queues that are in use here when policies have changed, on whatever node.
+    /// Tells queues that are in use here when policies have changed, on whatever node: who changed them tells only those
+    /// that he reaches.
     pub(crate) async fn follow_policies(self: Arc<Broker>) {
         let Ok(meta) = self.meta().cloned() else { return };
         let mut known = meta.view().policies_changed_at();
@@ -383,13 +385,13 @@ impl Broker {
             let now = meta.view().policies_changed_at();
             if now != known {
                 known = now;
-                self.configure_queues().await;
+                self.apply_policies_here().await;
             }
         }
     }
 
     /// Tells queues that are in use here what policies say of them now, and wakes those that have work to do by it.
-    async fn configure_queues(self: &Arc<Broker>) {
+    pub(crate) async fn apply_policies_here(self: &Arc<Broker>) {
         for id in self.running_queues().await {
             let Some(info) = self.queue_by_id(id) else { continue };
             let options = self.options_of(&info);

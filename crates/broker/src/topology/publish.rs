@@ -1,5 +1,6 @@
 //! Publishing to what a router has found: one batch, to any number of queues and topics.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,14 +12,16 @@ use weir_model::batch::{BATCH_HEADER_BYTES, Record, decode_records, verify_batch
 use weir_model::command::{Outcome, Refusal};
 use weir_model::queue::{full_name, is_hidden, split_name};
 use weir_model::subscription::Disposition;
-use weir_model::{PartitionId, TopicId};
+use weir_model::{NodeId, PartitionId, TopicId};
 
 use super::{QueueInfo, TopologyError, UniqueWindow, appends};
 use crate::broker::Broker;
 use crate::errors::{AdminError, PublishError, Unavailable};
+use crate::peers::PublishingElsewhere;
 use crate::publish::not_taken;
 use crate::queues::{LaneNumber, Overflow, OwnerId, Reservation};
 use crate::read::PartitionRef;
+use crate::topics::Topic;
 
 /// An owner of nothing.
 const NOBODY: OwnerId = OwnerId(u64::MAX);
@@ -33,6 +36,8 @@ pub struct Destinations {
     new_lanes: Vec<(TopicId, LaneNumber)>,
     /// Queues among them that may have no room: each with its partition, or its new lane.
     refusing: Vec<(Lane, QueueInfo)>,
+    /// Lanes of queues that only another node has.
+    elsewhere: BTreeMap<NodeId, Vec<(TopicId, LaneNumber)>>,
 }
 
 /// A lane of a queue.
@@ -45,7 +50,17 @@ enum Lane {
 impl Destinations {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty() && self.new_lanes.is_empty()
+        self.partitions.is_empty() && self.new_lanes.is_empty() && self.elsewhere.is_empty()
+    }
+
+    /// Whether other nodes alone have some of them.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !self.elsewhere.is_empty()
+    }
+
+    /// Whether other nodes have the same of these as of others.
+    pub(crate) fn is_same_elsewhere(&self, other: &Destinations) -> bool {
+        self.elsewhere == other.elsewhere
     }
 
     /// Whether a batch for these may go with one for others. What may be refused goes alone.
@@ -53,7 +68,10 @@ impl Destinations {
         let ids = |destinations: &Destinations| -> Vec<_> {
             destinations.partitions.iter().map(PartitionRef::id).collect()
         };
-        !self.goes_alone() && ids(self) == ids(other) && self.new_lanes == other.new_lanes
+        !self.goes_alone()
+            && ids(self) == ids(other)
+            && self.new_lanes == other.new_lanes
+            && self.elsewhere == other.elsewhere
     }
 
     /// Whether a queue among them takes no record twice. What its publisher has settled before should be on its way then.
@@ -65,6 +83,15 @@ impl Destinations {
     pub fn goes_alone(&self) -> bool {
         !self.refusing.is_empty()
     }
+}
+
+/// Which of a topic's partitions it is.
+#[derive(Clone, Copy, Debug)]
+enum Pick {
+    /// By a message: a queue has one by priority, a topic any.
+    Message { priority: Option<u8>, any: u64 },
+    /// A lane of a queue.
+    Lane(LaneNumber),
 }
 
 /// A name that a router knows has no partition to write to at present.
@@ -82,6 +109,7 @@ pub struct Unrouted {
 #[must_use = "without awaiting it nobody knows whether the batch is durable"]
 pub struct RoutedPublishing {
     pending: Vec<PendingOutcome>,
+    elsewhere: Vec<PublishingElsewhere>,
     failed: Option<PublishError>,
     /// Room that queues have promised.
     room: Vec<Reservation>,
@@ -112,7 +140,16 @@ impl Future for RoutedPublishing {
                 false
             }
         });
-        if !this.pending.is_empty() {
+        this.elsewhere.retain_mut(|publishing| match publishing.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(published) => {
+                if failed.is_none() {
+                    *failed = published.err();
+                }
+                false
+            }
+        });
+        if !this.pending.is_empty() || !this.elsewhere.is_empty() {
             return Poll::Pending;
         }
         match this.failed.take() {
@@ -166,39 +203,87 @@ impl Broker {
             let full = full_name(namespace, name);
             let Some(meta) = catalog.topic(&full).filter(|_| !is_hidden(&full)) else { continue };
             let topic = self.topics.get(&catalog, meta);
-            let mut index = Some(any as usize % topic.partition_count().max(1));
-            let mut new_lane = 0;
-            let mut refuses = false;
-            let mut unique = None;
-            if let Some(queue) = &topic.queue {
-                let arguments =
-                    queue.arguments.as_ref().map_err(|error| unrouted(name, error.to_string()))?;
-                new_lane = arguments.lane(priority);
-                index = queue.meta.lanes.iter().position(|known| *known == new_lane);
-                refuses = arguments.limits.refuses();
-                unique = arguments.unique.clone();
-                // What it has is known to one partition.
-                index = unique.as_ref().map_or(index, |_| Some(0));
-            }
-            let lane = match index {
-                Some(index) => {
-                    let partition = self.partition(&topic, index as i32);
-                    let partition = partition.map_err(|error| unrouted(name, error.to_string()))?;
-                    let id = partition.id();
-                    destinations.unique.extend(unique.map(|unique| (id, unique)));
-                    destinations.partitions.push(partition);
-                    Lane::There(id)
-                }
-                None => {
-                    destinations.new_lanes.push((topic.id(), new_lane));
-                    Lane::New(topic.id())
-                }
-            };
-            if refuses && let Ok(Some(info)) = QueueInfo::of(topic) {
-                destinations.refusing.push((lane, info));
-            }
+            self.add_destination(&mut destinations, topic, name, Pick::Message { priority, any })?;
         }
         Ok(destinations)
+    }
+
+    /// The partitions behind lanes of queues that only this node has, as another node names them.
+    pub(crate) fn destinations_in_lanes(
+        &self,
+        targets: &[(TopicId, LaneNumber)],
+    ) -> Result<Destinations, Unrouted> {
+        let mut destinations = Destinations::default();
+        for (id, lane) in targets {
+            // It may have been deleted, or never have been here: then it takes nothing.
+            let topic = self.topic_by_id(*id).filter(|topic| topic.queue.is_some());
+            let Some(topic) = topic.filter(|topic| self.only_at(topic) == Some(self.node.node_id())) else {
+                continue;
+            };
+            let (_, name) = split_name(topic.name());
+            let name = name.to_owned();
+            self.add_destination(&mut destinations, topic, &name, Pick::Lane(*lane))?;
+        }
+        Ok(destinations)
+    }
+
+    /// The only node that has a topic's partitions, if they are nowhere else.
+    fn only_at(&self, topic: &Topic) -> Option<NodeId> {
+        topic.meta.partitions.first()?.shard.temporary_of()
+    }
+
+    fn add_destination(
+        &self,
+        destinations: &mut Destinations,
+        topic: Arc<Topic>,
+        name: &str,
+        pick: Pick,
+    ) -> Result<(), Unrouted> {
+        let unrouted = |why: String| Unrouted { name: name.to_owned(), why };
+        let mut index = match pick {
+            Pick::Message { any, .. } => Some(any as usize % topic.partition_count().max(1)),
+            Pick::Lane(_) => Some(0),
+        };
+        let mut new_lane = 0;
+        let mut refuses = false;
+        let mut unique = None;
+        if let Some(queue) = &topic.queue {
+            let arguments = queue.arguments.as_ref().map_err(|error| unrouted(error.to_string()))?;
+            new_lane = match pick {
+                Pick::Message { priority, .. } => arguments.lane(priority),
+                Pick::Lane(lane) => arguments.lane(Some(lane)),
+            };
+            if let Some(node) = self.only_at(&topic).filter(|node| *node != self.node.node_id()) {
+                // What waits in it falls with its node, and so does what comes meanwhile.
+                if self.is_live(node) {
+                    destinations.elsewhere.entry(node).or_default().push((topic.id(), new_lane));
+                }
+                return Ok(());
+            }
+            index = queue.meta.lanes.iter().position(|known| *known == new_lane);
+            refuses = arguments.limits.refuses();
+            unique = arguments.unique.clone();
+            // What it has is known to one partition.
+            index = unique.as_ref().map_or(index, |_| Some(0));
+        }
+        let lane = match index {
+            Some(index) => {
+                let partition = self.partition(&topic, index as i32);
+                let partition = partition.map_err(|error| unrouted(error.to_string()))?;
+                let id = partition.id();
+                destinations.unique.extend(unique.map(|unique| (id, unique)));
+                destinations.partitions.push(partition);
+                Lane::There(id)
+            }
+            None => {
+                destinations.new_lanes.push((topic.id(), new_lane));
+                Lane::New(topic.id())
+            }
+        };
+        if refuses && let Ok(Some(info)) = QueueInfo::of(topic) {
+            destinations.refusing.push((lane, info));
+        }
+        Ok(())
     }
 
     /// Puts a batch in the lines of all its destinations, once for each shard. The order in which these calls return
@@ -209,7 +294,8 @@ impl Broker {
         batch: Bytes,
     ) -> Result<RoutedPublishing, PublishError> {
         verify_batch(&batch)?;
-        let mut publishing = RoutedPublishing { pending: Vec::new(), failed: None, room: Vec::new() };
+        let mut publishing =
+            RoutedPublishing { pending: Vec::new(), elsewhere: Vec::new(), failed: None, room: Vec::new() };
         let mut full = Vec::new();
         for (lane, queue) in &destinations.refusing {
             match self.room_for(queue, &batch).await? {
@@ -248,7 +334,21 @@ impl Broker {
                 }
             }
         }
+        publishing.elsewhere = self.publish_to_others(destinations, &batch).await;
         Ok(publishing)
+    }
+
+    /// Sends a batch to the nodes that alone have queues it is for.
+    pub(crate) async fn publish_to_others(
+        &self,
+        destinations: &Destinations,
+        batch: &Bytes,
+    ) -> Vec<PublishingElsewhere> {
+        let mut publishing = Vec::new();
+        for (node, targets) in &destinations.elsewhere {
+            publishing.push(self.publish_elsewhere(*node, targets, batch).await);
+        }
+        publishing
     }
 
     /// Where a record counts as known as long as it waits: what was settled by now is settled before what is published

@@ -8,6 +8,7 @@ mod parking;
 mod queues;
 mod records;
 mod redrive;
+mod remote;
 mod support;
 mod topics;
 mod unique;

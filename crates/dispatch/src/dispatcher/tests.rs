@@ -552,6 +552,26 @@ fn nobody_settles_what_is_not_leased_to_him() {
 }
 
 #[test]
+fn what_another_leader_handed_out_is_settled_by_who_has_it_unless_somebody_else_has() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.append(0, 5);
+    queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2, 3]);
+    queue.restart();
+    queue.dispatcher.subscribe(consumer(OwnerId(2), 1)).unwrap();
+    assert_eq!(queue.offsets(), [0], "it comes to another one");
+    let mut again =
+        |offset, disposition| queue.dispatcher.settle_again(OWNER, Place { lane: 0, offset }, disposition, 0);
+    assert!(!again(0, Disposition::Accept), "another one has it");
+    assert!(again(1, Disposition::Accept) && !again(1, Disposition::Accept));
+    assert!(!again(2, RELEASE), "it waits already");
+    assert!(again(3, REJECT) && !again(9, Disposition::Accept));
+    queue.dispatcher.subscribe(consumer(OwnerId(2), 9)).unwrap();
+    assert_eq!(queue.offsets(), [2, 4]);
+    assert_eq!(queue.lanes[&0].unsettled(), 3);
+}
+
+#[test]
 fn no_more_is_leased_than_allowed() {
     let options = Options { leased_max: 3, ..Options::default() };
     let mut queue = Queue::new(options, 1);
@@ -570,6 +590,8 @@ enum Step {
     Subscribe(u64, u32, i32),
     Credit(u32),
     Settle(usize, Disposition),
+    /// By somebody to whom another leader handed it out.
+    Again(Place, Disposition),
     CloseOwner(u64),
     Get(u64),
     Drop(u64),
@@ -581,14 +603,19 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let disposition = prop_oneof![
-        4 => Just(Disposition::Accept), 3 => Just(RELEASE), 2 => Just(FAIL), 1 => Just(REJECT),
-    ];
+    let disposition = || {
+        prop_oneof![
+            4 => Just(Disposition::Accept), 3 => Just(RELEASE), 2 => Just(FAIL), 1 => Just(REJECT),
+        ]
+    };
     prop_oneof![
         6 => (0u8..2, 1i64..12).prop_map(|(lane, count)| Step::Append(lane, count)),
         2 => (0u64..4, 0u32..5, 0i32..2).prop_map(|(owner, credit, priority)| Step::Subscribe(owner, credit, priority)),
         4 => (1u32..6).prop_map(Step::Credit),
-        12 => (0usize..8, disposition).prop_map(|(which, disposition)| Step::Settle(which, disposition)),
+        12 => (0usize..8, disposition()).prop_map(|(which, disposition)| Step::Settle(which, disposition)),
+        4 => (0u8..2, 0i64..40, disposition()).prop_map(|(lane, offset, disposition)| {
+            Step::Again(Place { lane, offset }, disposition)
+        }),
         1 => (0u64..4).prop_map(Step::CloseOwner),
         2 => (0u64..4).prop_map(Step::Get),
         1 => (1u64..4).prop_map(Step::Drop),
@@ -635,6 +662,17 @@ proptest! {
                         leased.remove(&place);
                         queue.dispatcher.settle(owner, place, disposition, 0).unwrap();
                     }
+                }
+                Step::Again(place, disposition) => {
+                    let log = &queue.lanes[&place.lane];
+                    let is_dead = log.marks.get(&place.offset).is_some_and(|marks| marks.dead.is_some());
+                    let waits = place.offset < log.end
+                        && !log.settled.contains(&place.offset)
+                        && !leased.contains_key(&place)
+                        && !is_dead;
+                    let holds = waits && !matches!(disposition, Disposition::Release { .. });
+                    let held = queue.dispatcher.settle_again(OwnerId(7), place, disposition, queue.now);
+                    prop_assert_eq!(held, holds, "{:?}", place);
                 }
                 Step::CloseOwner(owner) => {
                     queue.dispatcher.close_owner(OwnerId(owner), true, 0);

@@ -1,0 +1,191 @@
+//! Queues across nodes. A queue's actor runs on the node that leads its shard; a session on any node uses it.
+//!
+//! The node of the session (`remote`, `link`) opens a link to the leader's node, asks on it in order, and asks all the time
+//! what has happened there; so one direction of calls is enough, each node knows soon that the other is gone, and nothing
+//! is sent to a session faster than it takes it. The leader's node (`serving`, `attachment`, `outgoing`, `permits`) carries
+//! out what is asked for sessions that it knows by their node, the link and their numbers there. If a call fails, or one of
+//! the two is silent, the link ends: for the sessions the queue is gone as if its actor had ended, and the leader gives
+//! back what they had.
+//!
+//! Beside that: publishing to queues that only another node has (`publishing`), looking at queues that are led elsewhere
+//! (`looking`), and waiting until all nodes know of what was declared (`barrier`).
+
+mod answers;
+mod attachment;
+mod barrier;
+mod link;
+mod looking;
+mod messages;
+mod outgoing;
+mod permits;
+mod publishing;
+mod remote;
+mod serving;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, watch};
+use weir_model::{NodeId, ShardId, TopicId};
+
+use self::answers::Answer;
+use self::link::Link;
+use self::messages::{Call, LinkId};
+use self::publishing::Lines;
+use self::remote::Remote;
+use self::serving::Serving;
+use crate::broker::Broker;
+use crate::errors::{AdminError, Unavailable};
+use crate::queues::QueueRef;
+use crate::topics::Topic;
+
+pub(crate) use publishing::PublishingElsewhere;
+pub(crate) use serving::Service;
+
+/// Asks that wait to be sent. Whoever has more to ask waits.
+const ASKS_MAX: usize = 1_024;
+
+/// What this node has to do with the queues of others, and others with its own.
+#[derive(Default)]
+pub(crate) struct Peers {
+    serving: Serving,
+    links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
+    remotes: Mutex<BTreeMap<TopicId, Attached>>,
+    lines: Lines,
+}
+
+/// A queue that another node leads and that is used here.
+struct Attached {
+    queue: QueueRef,
+    leader: NodeId,
+    /// What the leader's node said to it; none until it has.
+    answer: watch::Receiver<Option<Answer>>,
+}
+
+/// What is read of another node's call, or answer: written again, the same; for tests of the encoding.
+#[doc(hidden)]
+pub fn written_again(bytes: &Bytes) -> Option<Bytes> {
+    match (Call::decode(bytes.clone()), Answer::decode(bytes.clone())) {
+        (Ok(call), _) => Some(call.encode().concat().into()),
+        (Err(_), Ok(answer)) => Some(answer.encode()),
+        (Err(_), Err(_)) => None,
+    }
+}
+
+/// Calls and answers of every kind, as bytes; for tests of the encoding.
+#[doc(hidden)]
+pub fn examples() -> Vec<Bytes> {
+    let calls = messages::examples().into_iter().map(|call| call.encode().concat().into());
+    calls.chain(answers::examples().into_iter().map(|answer| answer.encode())).collect()
+}
+
+impl Broker {
+    /// Who leads a topic's first partition, if that is another node: all partitions of a queue have one leader.
+    pub(crate) fn leader_elsewhere(&self, topic: &Topic) -> Option<NodeId> {
+        let shard: ShardId = topic.meta.partitions.first()?.shard;
+        let here = self.node.node_id();
+        let leader = match self.node.shard(shard) {
+            None => shard.temporary_of(),
+            Some(handle) => {
+                let leadership = handle.leadership();
+                leadership.leader.filter(|_| !leadership.is_leader)
+            }
+        };
+        leader.filter(|leader| *leader != here)
+    }
+
+    /// The handle to a queue that another node leads. Fails if that node does not say so too.
+    pub(crate) async fn remote_queue(
+        self: &Arc<Broker>,
+        topic: TopicId,
+        leader: NodeId,
+    ) -> Result<QueueRef, AdminError> {
+        let (queue, mut answer) = {
+            let mut remotes = self.peers.remotes.lock();
+            let known = remotes.get(&topic).filter(|known| known.leader == leader && !known.queue.is_gone());
+            match known {
+                Some(known) => (known.queue.clone(), known.answer.clone()),
+                None => {
+                    let attached = self.attach(topic, leader);
+                    let both = (attached.queue.clone(), attached.answer.clone());
+                    remotes.insert(topic, attached);
+                    both
+                }
+            }
+        };
+        let answered = match answer.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone(),
+            Err(_) => None,
+        };
+        match answered {
+            Some(Answer::Done) => Ok(queue),
+            Some(Answer::NotLeader(leader)) => Err(Unavailable::NotLeader { leader }.into()),
+            Some(Answer::Unknown) => Err(AdminError::UnknownTopic(topic.to_string())),
+            Some(Answer::Starting) => Err(Unavailable::Starting.into()),
+            Some(Answer::Refused(why)) => Err(AdminError::Conflict(why)),
+            // It cannot be reached.
+            _ => Err(Unavailable::NotLeader { leader: Some(leader) }.into()),
+        }
+    }
+
+    /// Begins to use a queue of another node.
+    fn attach(self: &Arc<Broker>, topic: TopicId, leader: NodeId) -> Attached {
+        let (sender, asks) = mpsc::channel(ASKS_MAX);
+        let wake = Arc::new(Notify::new());
+        let queue = QueueRef::new(sender, Arc::clone(&wake));
+        let (told, answer) = watch::channel(None);
+        let (link, first) = (self.link(leader), self.queues.next_consumers());
+        let broker = Arc::downgrade(self);
+        tokio::spawn(async move {
+            // A link that nobody has used for a while may end just then.
+            let seat = if link.greet().await { link.take_seat() } else { None };
+            if let Some((seat, events)) = seat {
+                let said = link.attach(seat, topic).await;
+                let is_attached = said == Answer::Done;
+                told.send_replace(Some(said));
+                if is_attached {
+                    Remote::serve(Arc::clone(&link), seat, wake, first, events, asks).await;
+                    tracing::debug!(%topic, node = %leader, "a queue of another node is gone");
+                }
+                link.leave(seat);
+            } else {
+                told.send_replace(Some(Answer::Gone));
+            }
+            let Some(broker) = broker.upgrade() else { return };
+            let mut remotes = broker.peers.remotes.lock();
+            if remotes.get(&topic).is_some_and(|attached| attached.queue.is_gone()) {
+                remotes.remove(&topic);
+            }
+        });
+        Attached { queue, leader, answer }
+    }
+
+    /// The link to another node, which may be a new one.
+    fn link(&self, to: NodeId) -> Arc<Link> {
+        let mut links = self.peers.links.lock();
+        if let Some(link) = links.get(&to).filter(|link| !link.is_broken()) {
+            return Arc::clone(link);
+        }
+        let id = LinkId(u64::from_le_bytes(self.ids.bytes().first_chunk().copied().unwrap_or_default()));
+        let link = Arc::new(Link::new(Arc::clone(&self.node), to, id));
+        links.insert(to, Arc::clone(&link));
+        link
+    }
+
+    /// The handle to a queue that is used here and led elsewhere, if there is one.
+    pub(crate) fn attached_queue(&self, topic: TopicId) -> Option<QueueRef> {
+        let remotes = self.peers.remotes.lock();
+        remotes.get(&topic).map(|attached| attached.queue.clone()).filter(|queue| !queue.is_gone())
+    }
+
+    /// Asks another node something that is no queue's.
+    async fn call(&self, to: NodeId, call: &Call) -> Result<Answer, weir_cluster::TransportError> {
+        let answer = self.node.call_peer(to, call.encode()).await?;
+        Answer::decode(answer)
+            .map_err(|error| weir_cluster::TransportError::Failed { to, why: error.to_string() })
+    }
+}
