@@ -99,13 +99,23 @@ fn set_draining(server: &Server, id: u64, draining: bool) -> Result<Value, Failu
 fn drain(id: u64, wait: bool, common: &Common) -> Result<(), Failure> {
     let server = Server::new(&common.server)?;
     refuse_the_last(&server, id)?;
-    let mut node = set_draining(&server, id, true)?;
+    let node = set_draining(&server, id, true)?;
+    if !wait {
+        let line = format!("node {id} gives away what it leads, until `weir node undrain {id}`");
+        return say(common, &node, &line);
+    }
+    let node = until_it_leads_nothing(&server, id)?;
+    say(common, &node, &format!("node {id} leads nothing, until `weir node undrain {id}`"))
+}
+
+/// Shows how much is left whenever that is something else.
+fn until_it_leads_nothing(server: &Server, id: u64) -> Result<Value, Failure> {
     let mut shown = None;
-    while wait {
-        node = server.get(&format!("/nodes/{id}"))?;
+    loop {
+        let node = server.get(&format!("/nodes/{id}"))?;
         let leads = node["leads"].as_u64().unwrap_or_default();
         if leads == 0 {
-            break;
+            return Ok(node);
         }
         if shown != Some(leads) {
             // Where nobody looks at progress, nothing is lost.
@@ -114,11 +124,6 @@ fn drain(id: u64, wait: bool, common: &Common) -> Result<(), Failure> {
         }
         std::thread::sleep(LOOK_EVERY);
     }
-    let line = match wait {
-        true => format!("node {id} leads nothing, until `weir node undrain {id}`"),
-        false => format!("node {id} gives away what it leads, until `weir node undrain {id}`"),
-    };
-    say(common, &node, &line)
 }
 
 /// Where nobody else could lead there is nothing to wait for.
