@@ -340,12 +340,11 @@ fn snapshots_leave_at_the_rate_that_is_set() {
         // It takes some ten seconds, which the others do not notice.
         story.write(10).await;
         story.check().await;
-        let watch = story.watch.lock();
-        let (first, last) = (watch.pieces[0], watch.pieces[watch.pieces.len() - 1]);
-        let bytes: usize = watch.pieces.iter().map(|(_, bytes)| bytes).sum::<usize>() - last.1;
+        let pieces = story.watch.lock().pieces.clone();
+        let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
+        let bytes: usize = pieces.iter().map(|(_, bytes)| bytes).sum::<usize>() - last.1;
         let least = Duration::from_secs_f64(bytes as f64 / f64::from(256 << 10));
         assert!(last.0 - first.0 >= least.mul_f64(0.9), "{bytes} bytes within {:?}", last.0 - first.0);
-        drop(watch);
         story.cluster.stop().await;
     });
 }
@@ -363,7 +362,7 @@ async fn crash_at_call(seed: u64, nth: usize, power: bool) -> bool {
             calls += 1;
             *hit.lock() |= to == behind && calls == nth + 1;
             // Every other one has arrived when the machine goes down.
-            if *hit.lock() && nth % 2 == 0 { Fate::Lost } else { Fate::Arrives }
+            if *hit.lock() && nth.is_multiple_of(2) { Fate::Lost } else { Fate::Arrives }
         });
     }
     story.cluster.boot(behind).await;

@@ -34,6 +34,7 @@
 //! more is written on top of the old state. After that the logs go on with the new files, and what nobody names any
 //! more is unlinked; a start does the same with what is left of it.
 
+mod filling;
 mod source;
 mod staging;
 
@@ -177,4 +178,8 @@ pub(crate) fn staging_dir(shard_dir: &Path) -> PathBuf {
 /// Name of a segment in the staging directory.
 pub(crate) fn staged_name(partition: PartitionId, entry: &SegmentEntry) -> String {
     format!("{partition}-{}", segment_file_name(entry))
+}
+
+fn damaged(what: impl Into<String>, why: impl Into<String>) -> SnapshotError {
+    SnapshotError::Damaged { what: what.into(), why: why.into() }
 }
