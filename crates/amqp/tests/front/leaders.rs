@@ -135,6 +135,7 @@ async fn what_was_asked_for_is_settled_at_the_next_leader() {
     publisher.declare("q").await;
     publisher.publish("q", b"settled").await;
     publisher.publish("q", b"taken back").await;
+    assert_eq!(publisher.ready("q").await, 2);
     let mut client = three.worlds[1].client().await;
     let (first, _) = client.get("q").await.expect("it waits");
     let (second, _) = client.get("q").await.expect("it waits");
