@@ -144,7 +144,8 @@ mod tests {
                 version: "1".into(),
             },
         };
-        let golden = b"\x00\x02\0\0\0\0\0\0\0\x01\0\0\0\x05\0\0\0kafka\x01\0\0\0h\x02\x01\0\0\x00\x01\0\0\01";
+        let golden =
+            b"\x00\x02\0\0\0\0\0\0\0\x01\0\0\0\x05\0\0\0kafka\x01\0\0\0h\x02\x01\0\0\x00\x01\0\0\x001";
         assert_eq!(encoded(&small), golden);
         for node in [small, node(), RegisteredNode::default()] {
             let mut reader = Reader::new("a node", encoded(&node).into());

@@ -328,12 +328,14 @@ async fn a_bound_that_consumers_share_holds_and_keeps_nothing_from_others() {
     // Room that the one queue gives back is for the other.
     a.settle(owner, places(&of_a), Disposition::Accept).await.expect("settled");
     slots.give_back(1);
-    (a.wake(), b.wake());
+    a.wake();
+    b.wake();
     let next = take(&mut from_b, 1).await;
     assert_eq!(texts(&next), ["00002"]);
     // Without a limit all comes, and is counted.
     slots.limit.store(0, Ordering::SeqCst);
-    (a.wake(), b.wake());
+    a.wake();
+    b.wake();
     three.publish(0, "b", &numbered(100)).await;
     take(&mut from_b, 100).await;
     tokio::time::sleep(Duration::from_secs(1)).await;

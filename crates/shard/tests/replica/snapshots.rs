@@ -120,7 +120,7 @@ fn what_follows_a_snapshot_is_applied_and_survives() {
     follower.checkpoint().unwrap();
     // Applied here and only in memory.
     fill(&mut leader, 2, 3);
-    for entry in leader.journal[follower.journal.len()..].to_vec() {
+    for entry in leader.journal[follower.journal.len()..].iter().cloned() {
         follower.apply_entry(entry);
     }
     leader.apply(vec![trim(1, 20), close(3), open_partition(4, 1024)]);
@@ -139,7 +139,7 @@ fn what_follows_a_snapshot_is_applied_and_survives() {
     fill(&mut leader, 1, 9);
     fill(&mut leader, 2, 1);
     fill(&mut leader, 4, 30);
-    for entry in leader.journal[had..].to_vec() {
+    for entry in leader.journal[had..].iter().cloned() {
         follower.apply_entry(entry);
     }
     for replica in [&mut leader, &mut follower] {
