@@ -21,7 +21,7 @@ build: ## the binary as the tests use it (dev profile)
 test: ## everything that a change must pass: format, lints, build, tests, tidiness
 	@suites/stages test
 
-test-long: ## 1,000 kills, slow faults, Kafka's own dump tool, whole foreign suites, licences (hours)
+test-long: ## 1,000 kills, slow faults, chaos, Kafka's own dump tool, whole foreign suites, licences (hours)
 	@suites/stages test-long
 
 # GROUPS="produce latency" measures only these; WRITE=1 puts the result into docs/benchmarks.md.
