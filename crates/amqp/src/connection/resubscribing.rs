@@ -65,12 +65,11 @@ impl Settling {
 
     /// Tells the queue, and returns when it is durable.
     pub(super) async fn tell_durably(&self) -> Result<(), QueueGone> {
-        if self.again {
-            self.tell().await?;
-            // What was told before it is durable too when this is.
-            return self.queue.settle_durably(self.owner, Vec::new(), self.disposition).await;
+        let (owner, places) = (self.owner, self.places.clone());
+        match self.again {
+            true => self.queue.settle_again_durably(owner, places, self.disposition).await,
+            false => self.queue.settle_durably(owner, places, self.disposition).await,
         }
-        self.queue.settle_durably(self.owner, self.places.clone(), self.disposition).await
     }
 }
 

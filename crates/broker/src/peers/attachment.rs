@@ -200,15 +200,16 @@ impl Attachment {
             }
             PeerAsk::Settle { owner, disposition, again, durably, places } => {
                 let owner = self.owners.get(&owner).copied().unwrap_or(NOBODY);
-                match (again, durably) {
-                    (true, _) => queue.settle_again(owner, places, disposition).await?,
-                    (false, false) => queue.settle(owner, places, disposition).await?,
-                    (false, true) => {
-                        let (reply, settled) = oneshot::channel();
-                        queue.tell(Ask::Settle(owner, places, disposition, Some(reply))).await?;
-                        self.answer_later(settled, answer, |()| Answer::Done);
-                        return Ok(());
-                    }
+                let (reply, settled) = oneshot::channel();
+                let reply = durably.then_some(reply);
+                let ask = match again {
+                    true => Ask::SettleAgain(owner, places, disposition, reply),
+                    false => Ask::Settle(owner, places, disposition, reply),
+                };
+                queue.tell(ask).await?;
+                if durably {
+                    self.answer_later(settled, answer, |()| Answer::Done);
+                    return Ok(());
                 }
             }
             PeerAsk::CloseOwner(theirs, failed) => {

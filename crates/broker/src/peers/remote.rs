@@ -156,9 +156,11 @@ impl Remote {
                 let ask = PeerAsk::Settle { owner, disposition, again: false, durably, places };
                 self.ask(ask, waiting).await;
             }
-            Ask::SettleAgain(owner, places, disposition) => {
-                let ask = PeerAsk::Settle { owner, disposition, again: true, durably: false, places };
-                self.ask(ask, nobody).await;
+            Ask::SettleAgain(owner, places, disposition, reply) => {
+                let durably = reply.is_some();
+                let waiting = reply.map_or(nobody, Waiting::Done);
+                let ask = PeerAsk::Settle { owner, disposition, again: true, durably, places };
+                self.ask(ask, waiting).await;
             }
             Ask::CloseOwner(owner, failed) => {
                 for consumer in self.consumers.values_mut().filter(|consumer| consumer.owner == owner) {

@@ -441,7 +441,7 @@ impl Actor {
                     self.tell_when_durable(Reply::Settled(reply));
                 }
             }
-            Ask::SettleAgain(owner, places, disposition) => {
+            Ask::SettleAgain(owner, places, disposition, reply) => {
                 let now = self.clock.now_ms();
                 for place in places {
                     if !self.dispatcher.settle_again(owner, place, disposition, now) {
@@ -451,7 +451,9 @@ impl Actor {
                         );
                     }
                 }
-                self.drop_for_returned().await;
+                if let Some(reply) = reply {
+                    self.tell_when_durable(Reply::Settled(reply));
+                }
             }
             Ask::CloseOwner(owner, failed) => {
                 self.expire_first().await;

@@ -63,7 +63,7 @@ pub(crate) enum Ask {
     Credit(ConsumerId, u32),
     Settle(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
     /// By somebody to whom another leader handed them out.
-    SettleAgain(OwnerId, Vec<Place>, Disposition),
+    SettleAgain(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
     CloseOwner(OwnerId, bool),
     Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, GetError>>),
     Purge(oneshot::Sender<u64>),
@@ -126,7 +126,17 @@ impl QueueRef {
         places: Vec<Place>,
         disposition: Disposition,
     ) -> Result<(), QueueGone> {
-        self.tell(Ask::SettleAgain(owner, places, disposition)).await
+        self.tell(Ask::SettleAgain(owner, places, disposition, None)).await
+    }
+
+    /// As [`QueueRef::settle_again`]; returns when it is durable.
+    pub async fn settle_again_durably(
+        &self,
+        owner: OwnerId,
+        places: Vec<Place>,
+        disposition: Disposition,
+    ) -> Result<(), QueueGone> {
+        self.ask(|reply| Ask::SettleAgain(owner, places, disposition, Some(reply))).await
     }
 
     /// As [`QueueRef::settle`]; returns when it is durable.
