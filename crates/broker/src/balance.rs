@@ -60,7 +60,7 @@ impl Broker {
     /// Gives away what others are to lead, again and again. Without anybody who knows which nodes are connected, it
     /// does nothing.
     pub(crate) async fn spread_leaders_always(self: Arc<Broker>) {
-        if self.connected.is_none() {
+        if self.connected.is_none() || !self.options.spread_leaders {
             return;
         }
         let mut memory = Memory::default();

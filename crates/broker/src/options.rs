@@ -63,6 +63,8 @@ pub struct BrokerOptions {
     pub zone: Option<String>,
     /// The other nodes that this one is connected with, where it is not the transport that knows.
     pub connected: Option<watch::Receiver<BTreeSet<NodeId>>>,
+    /// Whether leaders are spread over the nodes by themselves.
+    pub spread_leaders: bool,
     /// Settings of topics that do not override them.
     pub defaults: PartitionSettings,
     /// Whether using an unknown topic creates it (`auto.create.topics.enable`).
@@ -92,6 +94,7 @@ impl BrokerOptions {
             advertised: BTreeMap::new(),
             zone: None,
             connected: None,
+            spread_leaders: true,
             defaults: PartitionSettings::default(),
             auto_create_topics: true,
             num_partitions: 1,

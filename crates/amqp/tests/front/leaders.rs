@@ -49,6 +49,7 @@ impl Three {
         for node in nodes {
             let mut options = BrokerOptions::new("three", [node.node_id().0 as u8; 32]);
             options.connected = Some(connected.clone());
+            options.spread_leaders = false;
             let broker = Broker::start(node.clone(), clock.clone(), options).await;
             worlds.push(World::over(node, broker.expect("it starts")).await);
         }

@@ -63,6 +63,7 @@ impl Three {
         for node in &three.nodes {
             let mut options = BrokerOptions::new("three", [node.node_id().0 as u8; 32]);
             options.connected = Some(three.connected.subscribe());
+            options.spread_leaders = false;
             let broker = Broker::start(node.clone(), Arc::new(StandingClock), options).await;
             three.brokers.push(broker.expect("it starts"));
         }

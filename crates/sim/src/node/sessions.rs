@@ -49,7 +49,9 @@ impl Process {
     pub(super) async fn consume(&self, number: QueueNumber, id: SessionId, credit: u32) -> Option<Answer> {
         let broker = self.broker()?;
         let info = broker.find_queue(DEFAULT_NAMESPACE, rules(number).name).ok()??;
-        let term = self.node.shard(ShardId(rules(number).shard))?.leadership().term;
+        let leadership = self.node.shard(ShardId(rules(number).shard))?.leadership();
+        // What another node's actor has handed out and no session has taken would be in nobody's history.
+        let term = leadership.ready.then_some(leadership.term)?;
         let queue = match self.wrong {
             Some(Wrong::KeepsNoTurns) if number == TURNS => {
                 let mut options = info.arguments.options(&info.meta);
