@@ -14,6 +14,9 @@ use crate::broker::Broker;
 /// How often it is looked for what is left of temporary queues that others have deleted.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
+/// How long until queues are opened again that could not be.
+const WAKE_AGAIN: Duration = Duration::from_millis(500);
+
 impl Broker {
     /// Begins to work on a shard's queues that have work to do although nobody uses them, whenever this node begins to
     /// lead it: their records expire and go somewhere then, or they expire themselves.
@@ -26,13 +29,15 @@ impl Broker {
             let is_new = current.ready && woken_in != Some(current.term);
             // Until the partitions agree with the catalog a queue may lack its own.
             if is_new && self.until_reconciled().await.is_ok() {
-                woken_in = Some(current.term);
-                if let Err(error) = self.wake_queues(shard).await {
-                    tracing::warn!(%shard, %error, "not every queue could be opened");
+                match self.wake_queues(shard).await {
+                    Ok(()) => woken_in = Some(current.term),
+                    Err(error) => tracing::debug!(%shard, %error, "not every queue could be opened yet"),
                 }
             }
+            let is_lacking = current.ready && woken_in != Some(current.term);
             tokio::select! {
                 changed = leadership.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(WAKE_AGAIN), if is_lacking => {}
                 () = self.stopped() => return,
             }
         }

@@ -2,6 +2,7 @@
 //! nodes on one port and clients on another.
 
 mod answers;
+mod opening;
 mod publishing;
 mod sessions;
 mod survey;
@@ -226,6 +227,7 @@ impl SimNode {
             history: self.history.clone(),
             wrong: self.wrong,
         };
+        tokio::spawn(opening::open_partitions(Arc::clone(&node)));
         tokio::spawn(start_broker(process.clone()));
         tokio::spawn(process.clone().close_silent_sessions());
         let rpcs = serve(CLUSTER_PORT, move |frame| answer_rpc(node.clone(), frame).boxed());

@@ -71,7 +71,12 @@ impl Process {
         };
         let (consumer, deliveries) = queue.subscribe(consumer).await.ok()?.ok()?;
         if self.node.shard(ShardId(rules(number).shard))?.leadership().term != term {
-            // Which of the two leaderships the records are of nobody could say.
+            // Which of the two leaderships the records are of nobody could say. What was handed out comes back.
+            let happened = [
+                Happening::Opened { session: id, queue: number, term },
+                Happening::Closed { session: id, failed: false },
+            ];
+            happened.into_iter().for_each(|what| self.history.lock().note(now_ms(), what));
             let _ = queue.close_owner(owner, false).await;
             return None;
         }
