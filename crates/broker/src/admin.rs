@@ -426,7 +426,7 @@ impl Broker {
         match ready(meta) {
             Ok(()) => Ok(meta),
             Err(Unavailable::NotLeader { .. }) => {
-                meta.catch_up().await?;
+                Box::pin(meta.catch_up()).await?;
                 Ok(meta)
             }
             Err(error) => Err(error),

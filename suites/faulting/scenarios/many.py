@@ -20,7 +20,7 @@ from .backlogs import GIVES_BACK, settled_memory
 from .connections import MIB, closed_by_the_broker
 
 # What a queue with a message may take of memory, its name, its partition and its subscription included.
-QUEUE_BYTES_MAX = 24 << 10
+QUEUE_BYTES_MAX = 32 << 10
 # A connection with a channel and a consumer.
 CONNECTION_BYTES_MAX = 256 << 10
 # What may stay of thousands of queues that are gone, in memory and in files. After some 6,000 nothing more is seen to grow.

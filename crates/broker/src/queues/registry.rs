@@ -113,7 +113,8 @@ impl Broker {
             drop(running);
             if ended == Ended::Expired {
                 tracing::info!(%id, "deleting a queue that nobody has used for as long as it may wait");
-                if let Err(error) = broker.delete_topic(id).await {
+                // What is done once need not have room in every actor's task.
+                if let Err(error) = Box::pin(broker.delete_topic(id)).await {
                     tracing::warn!(%error, %id, "an expired queue could not be deleted");
                 }
             }
