@@ -178,15 +178,22 @@ class Broker:
         self.kill()
 
 
+# Ports that were given out, whether somebody listens there by now or not.
+GIVEN_PORTS: set[int] = set()
+
+
 def lasting_port() -> int:
     """A free port outside the range from which the system takes those of connections (32768 and up, mostly)."""
     while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 32_000)))
+                probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return probe.getsockname()[1]
+        if port not in GIVEN_PORTS:
+            GIVEN_PORTS.add(port)
+            return port
 
 
 def weir(data_dir: Path, *, profile: str = "debug", settings: dict[str, str] | None = None) -> Broker:
