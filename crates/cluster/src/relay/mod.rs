@@ -310,7 +310,8 @@ pub(crate) async fn take(replica: &Replica, from: NodeId, command: Command) -> R
     }
     leads(replica)?;
     let bytes = command.approximate_bytes();
-    if bytes > replica.command_bytes_max {
+    // A command that just fits does so with its number, for which the journal has room to spare.
+    if bytes > replica.command_bytes_max + NUMBER_BYTES_MAX {
         let max = replica.command_bytes_max;
         return Err(Refused::Other(format!("commands of {bytes} bytes are more than the {max} that fit")));
     }
@@ -322,6 +323,9 @@ pub(crate) async fn take(replica: &Replica, from: NodeId, command: Command) -> R
     let submitted = Submitted { command, admission, reply: CommandReply::Nobody };
     replica.submitted.try_send(submitted).map_err(|_| Refused::Overloaded)
 }
+
+/// What a run takes beside its commands.
+const NUMBER_BYTES_MAX: usize = 64;
 
 /// How long what is brought waits for room.
 const ADMISSION_MAX: Duration = Duration::from_secs(2);
