@@ -16,9 +16,9 @@
 //!   answered by     0 taken | 1 not the leader, flag, leader u64 | 2 overloaded | 3 words
 //! 7 read index    = nothing more
 //!   answered by     0 index u64 | 1 not the leader, flag, leader u64 | 2 overloaded | 3 words
-//! ```
 //! 8 hears of      = node u64
 //!   answered by     flag
+//! ```
 //!
 //! A reader trusts no length and no count. Batches are slices of the buffer that a message arrived
 //! in, and are sent as chunks of their own.
