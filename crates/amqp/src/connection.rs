@@ -34,7 +34,7 @@ use weir_amqp_wire::{
     Command, Content, Frame, FrameType, Method, MethodIds, PROTOCOL_HEADER_BYTES, Parsed, ProtocolHeader,
     ReplyCode, Scope, ShortStr, Writer,
 };
-use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueRef};
+use weir_broker::queues::{QueueDeliveries, QueueDelivery, QueueGone, QueueRef};
 use weir_broker::sessions::{SessionAsk, SessionCounters, SessionSeat};
 use weir_broker::streams::{StreamRecord, StreamRecords};
 use weir_broker::{Access, Broker, Forbidden, Pass, Peer};
@@ -747,25 +747,27 @@ impl Connection {
 
     async fn flush_settlements(&mut self) {
         for settling in std::mem::take(&mut self.settlements) {
-            if settling.tell().await.is_err() {
-                // Whoever leads it then is told, beside what else goes on here.
-                tokio::spawn(resubscribing::settle_again(Arc::clone(&self.front.broker), settling));
-            }
+            // A queue that is not there any more has nothing to settle.
+            let _ = settling.tell().await;
         }
         for (key, (queue, credit)) in std::mem::take(&mut self.credit) {
             let _ = queue.add_credit(key.id, credit).await;
         }
     }
 
-    /// Lets settlements go that are gathered, and returns when they are durable.
-    async fn settle_durably(&mut self) {
+    /// Lets settlements go that are gathered, and returns when they are durable, also if that takes another leader. Fails
+    /// for a queue of which that cannot be said, although it is there.
+    async fn settle_durably(&mut self) -> Result<(), QueueGone> {
+        let mut failed = None;
         for settling in std::mem::take(&mut self.settlements) {
-            if settling.tell_durably().await.is_err() {
-                // If the queue is there still, its next leader is told.
-                resubscribing::settle_again(Arc::clone(&self.front.broker), settling).await;
+            if let Err(gone) = settling.tell_durably().await
+                && self.front.broker.topic_by_id(settling.topic).is_some()
+            {
+                failed = Some(gone);
             }
         }
         self.flush_settlements().await;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Gathers a settlement with others that go the same way.

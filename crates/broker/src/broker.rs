@@ -151,6 +151,7 @@ impl Broker {
             tokio::spawn(self.clone().follow_policies()),
             tokio::spawn(self.clone().wake_queues_always(self.node.temporary())),
             tokio::spawn(self.clone().register_always()),
+            tokio::spawn(self.clone().carry_holdings_always()),
             tokio::spawn(self.clone().spread_leaders_always()),
         ];
         for shard in self.node.data_shards() {

@@ -27,6 +27,11 @@ impl IdSource {
         bytes
     }
 
+    /// A random number.
+    pub(crate) fn number(&self) -> u64 {
+        self.random.lock().next_u64()
+    }
+
     /// A secret of this process.
     pub(crate) fn secret(&self) -> [u8; 32] {
         let mut bytes = [0; 32];

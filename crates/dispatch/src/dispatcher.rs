@@ -1,6 +1,6 @@
 //! The dispatcher: lanes on one side, consumers on the other, leases between them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::Bound;
 
@@ -135,6 +135,37 @@ impl<R: Waiting> Dispatcher<R> {
         self.leases.range((owner, first)..=(owner, last)).map(|((_, place), _)| *place).collect()
     }
 
+    /// Records were handed out to an owner by another leader, and it still has them: they are leased to it, as far as they
+    /// wait and nobody else has got them. How many of them it has now.
+    pub fn adopt(&mut self, owner: OwnerId, places: impl IntoIterator<Item = Place>) -> usize {
+        let mut has = 0;
+        for place in places {
+            let is_its_own = self.leases.contains_key(&(owner, place));
+            let lane = self.lanes.get_mut(&place.lane).filter(|_| !is_its_own);
+            if let Some(marks) = lane.and_then(|lane| lane.take_out(place.offset, true)) {
+                self.leases.insert((owner, place), Lease { marks, turn: self.turns });
+                self.turns += 1;
+                has += 1;
+            }
+            has += usize::from(is_its_own);
+        }
+        has
+    }
+
+    /// An owner has at most these records: what else is leased to it never reached it, and comes back without having failed.
+    pub fn keep_only(&mut self, owner: OwnerId, places: &BTreeSet<Place>, now: TimestampMs) {
+        for place in self.leased_to(owner) {
+            if !places.contains(&place) {
+                let _ = self.settle(owner, place, Disposition::Release { failed: false }, now);
+            }
+        }
+    }
+
+    /// All that is leased, by owner.
+    pub fn leases(&self) -> impl Iterator<Item = (OwnerId, Place)> {
+        self.leases.keys().copied()
+    }
+
     /// An owner says what becomes of a record that is leased to it.
     pub fn settle(
         &mut self,
@@ -168,8 +199,10 @@ impl<R: Waiting> Dispatcher<R> {
         match disposition {
             // It waits, or somebody else has it: it is back already.
             Disposition::Release { .. } => return false,
-            Disposition::Accept if lane.take_out(place.offset).is_some() => self.note(place, disposition),
-            Disposition::Reject { reason } => match lane.take_out(place.offset) {
+            Disposition::Accept if lane.take_out(place.offset, false).is_some() => {
+                self.note(place, disposition)
+            }
+            Disposition::Reject { reason } => match lane.take_out(place.offset, false) {
                 Some(marks) => self.die(place, reason, marks),
                 None => return false,
             },

@@ -81,7 +81,7 @@ struct Sized {
     sizes: Sizes,
     /// Nothing from here on has been sized.
     to: Offset,
-    /// Runs that were not ready when the leadership began, rising: settled, dead, or, with true, resting.
+    /// Runs that are not ready, rising: settled, dead, or, with true, such that may come back.
     not_ready: VecDeque<(Offset, Offset, bool)>,
     ready_bytes: u64,
 }
@@ -172,10 +172,10 @@ impl<R: Waiting> Lane<R> {
                 sized.not_ready.pop_front();
             }
             let not_ready = sized.not_ready.front().filter(|(from, _, _)| *from <= offset);
-            let rests = not_ready.is_some_and(|(_, _, rests)| *rests);
-            if (from..next).contains(&offset) && (rests || not_ready.is_none()) {
+            let comes_back = not_ready.is_some_and(|(_, _, comes_back)| *comes_back);
+            if (from..next).contains(&offset) && (comes_back || not_ready.is_none()) {
                 sized.sizes.push(offset, bytes);
-                sized.ready_bytes += if rests { 0 } else { bytes };
+                sized.ready_bytes += if comes_back { 0 } else { bytes };
             }
         }
         sized.to = from.max(next);
@@ -340,8 +340,8 @@ impl<R: Waiting> Lane<R> {
         Some((offset, self.past_of(offset).unwrap_or_default()))
     }
 
-    /// Takes out a record that is ready, wherever it waits; none if it is not ready, or rests.
-    pub(crate) fn take_out(&mut self, offset: Offset) -> Option<Marks> {
+    /// Takes out a record that is ready, wherever it waits; none if it is not ready, or rests. It may come back later, or not.
+    pub(crate) fn take_out(&mut self, offset: Offset, comes_back: bool) -> Option<Marks> {
         if let Some(marks) = self.take_out_returned(offset) {
             self.at_hand.remove(&offset);
             self.unready(offset, offset);
@@ -359,7 +359,7 @@ impl<R: Waiting> Lane<R> {
             }
             if let Some(sized) = self.sized.as_mut().filter(|sized| sized.to <= offset) {
                 let at = sized.not_ready.partition_point(|(_, to, _)| *to < offset);
-                sized.not_ready.insert(at, (offset, offset, false));
+                sized.not_ready.insert(at, (offset, offset, comes_back));
             }
         } else {
             return None;

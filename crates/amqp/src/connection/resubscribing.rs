@@ -1,5 +1,5 @@
-//! A change of leaders: consumers go on at the next leader, and what their clients have and settle later is settled
-//! there, if nobody else has got it meanwhile. The client hears nothing of it, except that messages may come again.
+//! A change of leaders: consumers go on at the next leader. What their clients have stays with them, and what they settle is
+//! settled there, unless nobody could say so in time. The client hears nothing of it, except that messages may come again.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,9 +23,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How often somebody tries to consume where others keep him from it: they may be of his own connection's past.
 const REFUSALS_MAX: u32 = 8;
-
-/// How often settling is tried.
-const SETTLE_TRIES: u32 = 8;
 
 /// A consumer that is on its way to another leader.
 pub(super) type Resubscribing = Pin<Box<dyn Future<Output = Resubscribed> + Send>>;
@@ -54,7 +51,7 @@ struct Whose {
 }
 
 impl Settling {
-    /// Tells the queue.
+    /// Tells the queue, or whoever leads it next; fails only if there is nothing to settle any more.
     pub(super) async fn tell(&self) -> Result<(), QueueGone> {
         let (owner, places) = (self.owner, self.places.clone());
         match self.again {
@@ -63,7 +60,7 @@ impl Settling {
         }
     }
 
-    /// Tells the queue, and returns when it is durable.
+    /// As [`Settling::tell`]; returns when it is durable.
     pub(super) async fn tell_durably(&self) -> Result<(), QueueGone> {
         let (owner, places) = (self.owner, self.places.clone());
         match self.again {
@@ -71,23 +68,6 @@ impl Settling {
             false => self.queue.settle_durably(owner, places, self.disposition).await,
         }
     }
-}
-
-/// Settles at the next leader of a queue what the one before handed out. If that is not to be reached in time it comes
-/// again, as everything does that was not settled.
-pub(super) async fn settle_again(broker: Arc<Broker>, mut settling: Settling) {
-    settling.again = true;
-    for attempt in 0..SETTLE_TRIES {
-        let Some(info) = find(&broker, settling.topic) else { return };
-        if let Ok(queue) = broker.open_queue(&info).await {
-            settling.queue = queue;
-            if settling.tell_durably().await.is_ok() {
-                return;
-            }
-        }
-        tokio::time::sleep(pause(attempt)).await;
-    }
-    tracing::warn!(topic = %settling.topic, "what a client settled could not be settled: it comes again");
 }
 
 fn pause(attempt: u32) -> Duration {

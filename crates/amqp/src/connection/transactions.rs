@@ -1,5 +1,6 @@
 //! Class tx: what a channel has held back is carried out, or forgotten.
 
+use weir_amqp_wire::ReplyCode;
 use weir_amqp_wire::methods::tx;
 
 use super::Connection;
@@ -34,7 +35,10 @@ impl Connection {
         for (settled, disposition) in settlements {
             self.settle_all(number, settled, disposition);
         }
-        self.settle_durably().await;
+        if let Err(gone) = self.settle_durably().await {
+            let why = format!("it is not known whether all is settled: {gone}");
+            return Err(Failure::new(ReplyCode::InternalError, why));
+        }
         self.send(number, tx::CommitOk {});
         Ok(())
     }

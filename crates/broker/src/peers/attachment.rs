@@ -1,7 +1,8 @@
 //! A queue of this node that another node uses: a task that carries out in order what is asked there, and passes on
-//! what the queue hands out.
+//! what the queue hands out. Who the owners of the other node are here is known beyond it ([`Known`]): over its next link the
+//! same process says what they have, and keeps that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,19 +10,19 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, mpsc, oneshot};
-use weir_dispatch::{ConsumerId, Gate, NewConsumer, OwnerId, SubscribeError, Waiting};
-use weir_model::TopicId;
+use tokio::sync::{Notify, OwnedMutexGuard, mpsc, oneshot};
+use weir_dispatch::{ConsumerId, Gate, NewConsumer, OwnerId, Place, SubscribeError, Waiting};
+use weir_model::{NodeId, TopicId};
 
 use super::answers::{Answer, Event, Sent};
-use super::messages::{PeerAsk, PeerConsumer, Seat};
+use super::messages::{LinkId, PeerAsk, PeerConsumer, ProcessId, Seat};
 use super::outgoing::Outgoing;
 use super::permits::Permits;
 use crate::broker::Broker;
 use crate::errors::{AdminError, Unavailable};
 use crate::queues::{
-    Ask, OwnerSource, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, Reservation, UNTAKEN_BYTES_MAX,
-    UNTAKEN_MAX,
+    Ask, NOBODY, OwnerSource, QueueDeliveries, QueueDelivery, QueueGone, QueueRef, Reservation,
+    UNTAKEN_BYTES_MAX, UNTAKEN_MAX,
 };
 use crate::topology::TopologyError;
 
@@ -36,8 +37,8 @@ const EVENT_BYTES: usize = 256 << 10;
 const OWNERS_MAX: usize = 100_000;
 const PROMISES_MAX: usize = 100_000;
 
-/// An owner of nothing.
-const NOBODY: OwnerId = OwnerId(u64::MAX);
+/// How long a node that goes on with another link may take to say what it still has of a queue.
+const SAY_WITHIN: Duration = Duration::from_secs(4);
 
 /// How often it is looked at whether permits are used.
 const PERMITS_LOOK: Duration = Duration::from_millis(100);
@@ -72,13 +73,34 @@ impl Consumer {
     }
 }
 
+/// What another node has of a queue here, whatever link it is connected by. One attachment at a time has it.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The process whose owners these are, and the actor by which they have something.
+    of: Option<(ProcessId, QueueRef)>,
+    /// Of theirs to ours.
+    owners: BTreeMap<OwnerId, OwnerId>,
+    /// Attachments that there have been.
+    attached: u64,
+}
+
+/// Who uses a queue: a process of a node, by a seat on a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User {
+    pub node: NodeId,
+    pub process: ProcessId,
+    pub link: LinkId,
+    pub seat: Seat,
+}
+
 struct Attachment {
     owner_source: OwnerSource,
     seat: Seat,
     queue: QueueRef,
     outgoing: Arc<Outgoing>,
-    /// Of theirs to ours.
-    owners: BTreeMap<OwnerId, OwnerId>,
+    known: OwnedMutexGuard<Known>,
+    /// What the other node has said that it has, until that is all. By our owners.
+    adopted: BTreeMap<OwnerId, BTreeSet<Place>>,
     consumers: BTreeMap<ConsumerId, Consumer>,
     feeds: FuturesUnordered<Next>,
     answers: FuturesUnordered<Pin<Box<dyn Future<Output = Option<Promise>> + Send>>>,
@@ -96,7 +118,7 @@ type Promise = (Option<Reservation>, oneshot::Sender<Answer>);
 pub(super) async fn serve(
     broker: Arc<Broker>,
     topic: TopicId,
-    seat: Seat,
+    user: User,
     outgoing: Arc<Outgoing>,
     mut asks: mpsc::UnboundedReceiver<Asked>,
     attached: oneshot::Sender<Answer>,
@@ -108,32 +130,73 @@ pub(super) async fn serve(
             return;
         }
     };
+    let shared = broker.peers.serving.known(user.node, topic);
+    // Behind the attachment before it, which ends now.
+    let mut known = Arc::clone(&shared).lock_owned().await;
+    known.begin(user.process, &queue).await;
+    let number = known.attached;
     // Whoever asked may have gone: then its asks end at once.
     let _ = attached.send(Answer::Done);
-    let wanted = Arc::new(Notify::new());
     let mut attachment = Attachment {
         owner_source: broker.owner_source(),
-        seat,
-        queue,
-        outgoing,
-        owners: BTreeMap::new(),
+        seat: user.seat,
+        queue: queue.clone(),
+        outgoing: Arc::clone(&outgoing),
+        known,
+        adopted: BTreeMap::new(),
         consumers: BTreeMap::new(),
         feeds: FuturesUnordered::new(),
         answers: FuturesUnordered::new(),
         promises: BTreeMap::new(),
         next_promise: 0,
-        wanted,
+        wanted: Arc::new(Notify::new()),
         has_permits: false,
     };
     // It would be kept by what it keeps itself.
-    drop(broker);
-    if attachment.run(&mut asks).await {
-        // The queue's users on the other node are told behind what was handed out to them.
-        attachment.outgoing.push(Event::Gone(seat));
-        return;
+    let broker = {
+        let weak = Arc::downgrade(&broker);
+        drop(broker);
+        weak
+    };
+    let queue_is_gone = attachment.run(&mut asks).await;
+    for consumer in attachment.consumers.values() {
+        let _ = queue.cancel(consumer.id).await;
     }
-    for owner in attachment.owners.into_values() {
-        let _ = attachment.queue.close_owner(owner, true).await;
+    drop(attachment);
+    if queue_is_gone {
+        // The queue's users on the other node are told behind what was handed out to them.
+        outgoing.push(Event::Gone(user.seat));
+    } else if broker.upgrade().is_some_and(|broker| broker.peers.serving.goes_on(&user)) {
+        tokio::time::sleep(SAY_WITHIN).await;
+    }
+    let mut known = shared.lock_owned().await;
+    if known.attached == number {
+        known.end().await;
+        if let Some(broker) = broker.upgrade() {
+            broker.peers.serving.forget(user.node, topic, known);
+        }
+    }
+}
+
+impl Known {
+    /// A process uses the queue from here on. What another one had, or was had before another leadership, it does not have.
+    async fn begin(&mut self, process: ProcessId, queue: &QueueRef) {
+        let is_same = |(of, before): &(ProcessId, QueueRef)| *of == process && before.is_same(queue);
+        if !self.of.as_ref().is_some_and(is_same) {
+            self.end().await;
+            self.of = Some((process, queue.clone()));
+        }
+        self.attached += 1;
+    }
+
+    /// The other node has nothing any more.
+    async fn end(&mut self) {
+        let owners = std::mem::take(&mut self.owners);
+        if let Some((_, queue)) = self.of.take() {
+            for owner in owners.into_values() {
+                let _ = queue.close_owner(owner, true).await;
+            }
+        }
     }
 }
 
@@ -198,24 +261,43 @@ impl Attachment {
                     queue.add_credit(consumer.id, more).await?;
                 }
             }
-            PeerAsk::Settle { owner, disposition, again, durably, places } => {
-                let owner = self.owners.get(&owner).copied().unwrap_or(NOBODY);
+            PeerAsk::Settle { owner, disposition, again, places } => {
+                let owner = self.known.owners.get(&owner).copied().unwrap_or(NOBODY);
                 let (reply, settled) = oneshot::channel();
-                let reply = durably.then_some(reply);
                 let ask = match again {
-                    true => Ask::SettleAgain(owner, places, disposition, reply),
-                    false => Ask::Settle(owner, places, disposition, reply),
+                    true => Ask::SettleAgain(owner, places, disposition, vec![reply]),
+                    false => Ask::Settle(owner, places, disposition, vec![reply]),
                 };
                 queue.tell(ask).await?;
-                if durably {
-                    self.answer_later(settled, answer, |()| Answer::Done);
-                    return Ok(());
-                }
+                self.answer_later(settled, answer, |()| Answer::Done);
+                return Ok(());
             }
             PeerAsk::CloseOwner(theirs, failed) => {
                 self.consumers.retain(|_, consumer| consumer.owner != theirs);
-                if let Some(owner) = self.owners.remove(&theirs) {
+                if let Some(owner) = self.known.owners.remove(&theirs) {
                     queue.close_owner(owner, failed).await?;
+                }
+            }
+            PeerAsk::Adopt(theirs, places) => match self.owner(theirs) {
+                Some(owner) => {
+                    self.adopted.entry(owner).or_default().extend(places.iter().copied());
+                    queue.tell(Ask::Adopt(owner, places)).await?;
+                }
+                None => tracing::warn!("a node has more owners of a queue's records than it may"),
+            },
+            PeerAsk::AllAdopted => {
+                let mut adopted = std::mem::take(&mut self.adopted);
+                let mut gone = Vec::new();
+                for (theirs, owner) in &self.known.owners {
+                    match adopted.remove(owner) {
+                        Some(places) => queue.tell(Ask::KeepOnly(*owner, places)).await?,
+                        None => gone.push(*theirs),
+                    }
+                }
+                for theirs in gone {
+                    if let Some(owner) = self.known.owners.remove(&theirs) {
+                        queue.close_owner(owner, true).await?;
+                    }
                 }
             }
             PeerAsk::Get(owner, settled) => {
@@ -340,12 +422,12 @@ impl Attachment {
 
     /// Who an owner of the other node is here; none if it has too many.
     fn owner(&mut self, theirs: OwnerId) -> Option<OwnerId> {
-        if let Some(owner) = self.owners.get(&theirs) {
+        if let Some(owner) = self.known.owners.get(&theirs) {
             return Some(*owner);
         }
-        let owner = self.owner_source.next();
-        (self.owners.len() < OWNERS_MAX).then(|| {
-            self.owners.insert(theirs, owner);
+        let owner = self.owner_source.next_elsewhere();
+        (self.known.owners.len() < OWNERS_MAX).then(|| {
+            self.known.owners.insert(theirs, owner);
             owner
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use tokio::time::Instant;
 use weir_model::command::PartitionMeta;
-use weir_model::{NodeId, PartitionId, ShardId};
+use weir_model::{PartitionId, ShardId};
 
 use super::answers::Answer;
 use super::messages::Call;
@@ -38,11 +38,8 @@ impl Broker {
 
     /// Asks every node that is connected, and waits for each a short while.
     async fn tell_all(&self, call: Call) {
-        let here = self.node.node_id();
-        let Some(connected) = &self.connected else { return };
-        let others: Vec<NodeId> = connected.borrow().iter().copied().filter(|node| *node != here).collect();
         let call = &call;
-        let asked = others.into_iter().map(|node| async move {
+        let asked = self.others_connected().into_iter().map(|node| async move {
             let answered = tokio::time::timeout(WAIT_MAX, self.call(node, call)).await;
             if !matches!(answered, Ok(Ok(Answer::Done))) {
                 tracing::debug!(%node, ?call, "a node is not waited for that has not applied a declaration");

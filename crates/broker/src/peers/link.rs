@@ -17,7 +17,7 @@ use weir_cluster::Node;
 use weir_model::NodeId;
 
 use super::answers::{Answer, Event};
-use super::messages::{Call, LinkId, PeerAsk, Seat};
+use super::messages::{Call, LinkId, PeerAsk, ProcessId, Seat};
 use super::outgoing::POLL_HOLD;
 
 /// Calls that ask what has happened, on their way at a time: one waits there while the other is on its way back.
@@ -37,6 +37,7 @@ pub(super) struct Link {
     node: Arc<Node>,
     to: NodeId,
     id: LinkId,
+    process: ProcessId,
     /// Whether the other node knows of it.
     greeted: OnceCell<bool>,
     state: Mutex<State>,
@@ -50,8 +51,8 @@ struct State {
 }
 
 impl Link {
-    pub(super) fn new(node: Arc<Node>, to: NodeId, id: LinkId) -> Link {
-        Link { node, to, id, greeted: OnceCell::new(), state: Mutex::default() }
+    pub(super) fn new(node: Arc<Node>, to: NodeId, id: LinkId, process: ProcessId) -> Link {
+        Link { node, to, id, process, greeted: OnceCell::new(), state: Mutex::default() }
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -61,7 +62,7 @@ impl Link {
     /// Makes the link known to the other node, once. Whether it is.
     pub(super) async fn greet(self: &Arc<Link>) -> bool {
         let greeted = self.greeted.get_or_init(|| async {
-            let hello = self.call(&Call::Hello(self.id));
+            let hello = self.call(&Call::Hello(self.id, self.process));
             let is_known = matches!(tokio::time::timeout(ANSWER_MAX, hello).await, Ok(Answer::Done));
             if is_known {
                 tokio::spawn(Arc::clone(self).listen());

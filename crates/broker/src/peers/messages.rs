@@ -11,11 +11,15 @@ use weir_model::{PartitionId, ShardId, TopicId};
 pub(crate) const SERVICE: u8 = b'q';
 
 /// Of the encoding of calls and answers.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 
 /// A session between two nodes: drawn by the one that asks. One that restarts draws another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkId(pub u64);
+
+/// A process of a node: drawn when it starts. What it has of queues it keeps when it goes on with another link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessId(pub u64);
 
 /// A queue within a link, numbered by the node that asks, and never again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +28,8 @@ pub(crate) struct Seat(pub u32);
 /// What a node asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// A link begins. What the node had before is gone.
-    Hello(LinkId),
+    /// A link begins. What the node had before is gone, unless it was the same process: that says what it still has.
+    Hello(LinkId, ProcessId),
     /// What has happened on the link; answered when something has, or after a while.
     Poll(LinkId),
     /// A queue that the other node leads is used from here on.
@@ -46,6 +50,8 @@ pub(crate) enum Call {
     Redrive(RedriveAsk),
     /// Policies have changed, by the meta shard's index.
     Policies(u64),
+    /// The node begins to lead a queue, and is to be told what an earlier leader handed out; answered when it was.
+    Come(TopicId),
 }
 
 /// In which namespace, of which queue, how many records at most, and to which queue if that is said.
@@ -78,12 +84,11 @@ pub(crate) enum PeerAsk {
     Subscribe(PeerConsumer),
     Cancel(ConsumerId),
     Credit(ConsumerId, u32),
-    /// With whether another leader handed them out, and whether it is answered only when it is durable.
+    /// With whether another leader handed them out. Answered when it is durable.
     Settle {
         owner: OwnerId,
         disposition: Disposition,
         again: bool,
-        durably: bool,
         places: Vec<Place>,
     },
     /// With whether it failed.
@@ -103,6 +108,10 @@ pub(crate) enum PeerAsk {
     Permits(ConsumerId, u32),
     /// Whether that bound must be asked from here on.
     Limit(ConsumerId, bool),
+    /// An owner has records that were handed out over another link, or by another leader.
+    Adopt(OwnerId, Vec<Place>),
+    /// Those are all that the node's owners have.
+    AllAdopted,
 }
 
 impl Call {
@@ -112,7 +121,10 @@ impl Call {
         out.u8(SERVICE);
         out.u8(VERSION);
         match self {
-            Call::Hello(link) => kind_and_link(&mut out, 0, *link),
+            Call::Hello(link, process) => {
+                kind_and_link(&mut out, 0, *link);
+                out.u64(process.0);
+            }
             Call::Poll(link) => kind_and_link(&mut out, 1, *link),
             Call::Attach(link, seat, topic) => {
                 kind_and_link(&mut out, 2, *link);
@@ -158,6 +170,10 @@ impl Call {
                 out.u8(10);
                 out.u64(*index);
             }
+            Call::Come(topic) => {
+                out.u8(11);
+                out.raw(&topic.0);
+            }
             Call::Redrive(RedriveAsk { namespace, name, count, to }) => {
                 out.u8(9);
                 out.str(namespace);
@@ -177,7 +193,7 @@ impl Call {
             return Err(read.error("it is of another service or version"));
         }
         let call = match read.u8()? {
-            0 => Call::Hello(link(read)?),
+            0 => Call::Hello(link(read)?, ProcessId(read.u64()?)),
             1 => Call::Poll(link(read)?),
             2 => Call::Attach(link(read)?, Seat(read.u32()?), topic(read)?),
             3 => Call::Ask(link(read)?, Seat(read.u32()?), PeerAsk::decode(read)?),
@@ -200,6 +216,7 @@ impl Call {
                 to: read.opt_str()?,
             }),
             10 => Call::Policies(read.u64()?),
+            11 => Call::Come(topic(read)?),
             _ => return Err(read.error("a kind of call is not known to this binary")),
         };
         reader.finish()?;
@@ -227,11 +244,10 @@ impl PeerAsk {
                 kind_and_number(out, 2, id.0);
                 out.u32(*more);
             }
-            PeerAsk::Settle { owner, disposition, again, durably, places } => {
+            PeerAsk::Settle { owner, disposition, again, places } => {
                 kind_and_number(out, 3, owner.0);
                 write_disposition(out, *disposition);
                 out.u8(u8::from(*again));
-                out.u8(u8::from(*durably));
                 out.list(places, write_place);
             }
             PeerAsk::CloseOwner(owner, failed) => {
@@ -268,6 +284,11 @@ impl PeerAsk {
                 kind_and_number(out, 12, id.0);
                 out.u8(u8::from(*limited));
             }
+            PeerAsk::Adopt(owner, places) => {
+                kind_and_number(out, 13, owner.0);
+                out.list(places, write_place);
+            }
+            PeerAsk::AllAdopted => out.u8(14),
         }
     }
 
@@ -293,7 +314,6 @@ impl PeerAsk {
                 owner: OwnerId(read.u64()?),
                 disposition: read_disposition(read)?,
                 again: read.bool()?,
-                durably: read.bool()?,
                 places: read.list(9, read_place)?,
             },
             4 => PeerAsk::CloseOwner(OwnerId(read.u64()?), read.bool()?),
@@ -305,6 +325,8 @@ impl PeerAsk {
             10 => PeerAsk::Taken(ConsumerId(read.u64()?), read.u64()?, read.u64()?),
             11 => PeerAsk::Permits(ConsumerId(read.u64()?), read.u32()?),
             12 => PeerAsk::Limit(ConsumerId(read.u64()?), read.bool()?),
+            13 => PeerAsk::Adopt(OwnerId(read.u64()?), read.list(9, read_place)?),
+            14 => PeerAsk::AllAdopted,
             _ => return Err(read.error("a kind of ask is not known to this binary")),
         })
     }
@@ -368,7 +390,9 @@ pub(crate) fn examples() -> Vec<Call> {
         PeerAsk::Subscribe(PeerConsumer { credit: None, gate: None, ..consumer }),
         PeerAsk::Cancel(id),
         PeerAsk::Credit(id, 3),
-        PeerAsk::Settle { owner, disposition, again: true, durably: false, places },
+        PeerAsk::Settle { owner, disposition, again: true, places: places.clone() },
+        PeerAsk::Adopt(owner, places),
+        PeerAsk::AllAdopted,
         PeerAsk::CloseOwner(owner, true),
         PeerAsk::Get(owner, false),
         PeerAsk::Purge,
@@ -384,7 +408,8 @@ pub(crate) fn examples() -> Vec<Call> {
         Call::Redrive(RedriveAsk { to: None, ..redrive.clone() }),
         Call::Redrive(redrive),
         Call::Policies(1_002),
-        Call::Hello(link),
+        Call::Hello(link, ProcessId(8)),
+        Call::Come(topic),
         Call::Poll(link),
         Call::Attach(link, seat, topic),
         Call::Applied(1_000, vec![(ShardId(1), PartitionId(7))]),

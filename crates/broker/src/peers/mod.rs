@@ -4,8 +4,9 @@
 //! what has happened there; so one direction of calls is enough, each node knows soon that the other is gone, and nothing
 //! is sent to a session faster than it takes it. The leader's node (`serving`, `attachment`, `outgoing`, `permits`) carries
 //! out what is asked for sessions that it knows by their node, the link and their numbers there. If a call fails, or one of
-//! the two is silent, the link ends: for the sessions the queue is gone as if its actor had ended, and the leader gives
-//! back what they had.
+//! the two is silent, the link ends: for the sessions the queue is gone as if its actor had ended. Their node remembers what
+//! they have, and what they settled that may not have arrived, and says so first when it uses the queue again, over another
+//! link or at another leader. A node that does not come back loses what it had: the leader gives it to others.
 //!
 //! Beside that: publishing to queues that only another node has (`publishing`), looking at queues that are led elsewhere
 //! (`looking`), and waiting until all nodes know of what was declared (`barrier`).
@@ -25,7 +26,8 @@ mod serving;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -34,13 +36,13 @@ use weir_model::{NodeId, ShardId, TopicId};
 
 use self::answers::Answer;
 use self::link::Link;
-use self::messages::{Call, LinkId};
+use self::messages::{Call, LinkId, ProcessId};
 use self::publishing::Lines;
 use self::remote::Remote;
 use self::serving::Serving;
 use crate::broker::Broker;
 use crate::errors::{AdminError, Unavailable};
-use crate::queues::QueueRef;
+use crate::queues::{Holding, Lasting, QueueRef};
 use crate::topics::Topic;
 
 pub(crate) use publishing::PublishingElsewhere;
@@ -49,6 +51,9 @@ pub(crate) use serving::Service;
 /// Asks that wait to be sent. Whoever has more to ask waits.
 const ASKS_MAX: usize = 1_024;
 
+/// How long it is waited for the end of a queue's use.
+const END_MAX: Duration = Duration::from_secs(1);
+
 /// What this node has to do with the queues of others, and others with its own.
 #[derive(Default)]
 pub(crate) struct Peers {
@@ -56,12 +61,16 @@ pub(crate) struct Peers {
     links: Mutex<BTreeMap<NodeId, Arc<Link>>>,
     remotes: Mutex<BTreeMap<TopicId, Attached>>,
     lines: Lines,
+    /// Drawn when it is first told.
+    process: OnceLock<ProcessId>,
 }
 
 /// A queue that another node leads and that is used here.
 struct Attached {
     queue: QueueRef,
     leader: NodeId,
+    /// Ends it.
+    stop: Arc<Notify>,
     /// What the leader's node said to it; none until it has.
     answer: watch::Receiver<Option<Answer>>,
 }
@@ -132,28 +141,42 @@ impl Broker {
         }
     }
 
-    /// Begins to use a queue of another node.
+    /// Begins to use a queue of another node. What sessions here have of it that node hears first.
     fn attach(self: &Arc<Broker>, topic: TopicId, leader: NodeId) -> Attached {
-        let (sender, asks) = mpsc::channel(ASKS_MAX);
-        let wake = Arc::new(Notify::new());
-        let queue = QueueRef::new(sender, Arc::clone(&wake));
+        let (sender, mut asks) = mpsc::channel(ASKS_MAX);
+        let (wake, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let lasting = Lasting::new(topic, self.queues.holdings.clone());
+        let queue = QueueRef::new(sender, Arc::clone(&wake), lasting.clone());
         let (told, answer) = watch::channel(None);
         let (link, first) = (self.link(leader), self.queues.next_consumers());
-        let broker = Arc::downgrade(self);
+        let (broker, holdings, stopping) =
+            (Arc::downgrade(self), self.queues.holdings.clone(), Arc::clone(&stop));
         tokio::spawn(async move {
             // A link that nobody has used for a while may end just then.
-            let seat = if link.greet().await { link.take_seat() } else { None };
-            if let Some((seat, events)) = seat {
-                let said = link.attach(seat, topic).await;
-                let is_attached = said == Answer::Done;
-                told.send_replace(Some(said));
-                if is_attached {
-                    Remote::serve(Arc::clone(&link), seat, wake, first, events, asks).await;
+            let seated = async {
+                let (seat, events) = if link.greet().await { link.take_seat()? } else { return None };
+                Some((seat, events, link.attach(seat, topic).await))
+            };
+            let seated = tokio::select! {
+                seated = seated => seated,
+                () = stopping.notified() => None,
+            };
+            match seated {
+                Some((seat, events, Answer::Done)) => {
+                    let remote = Remote::new(Arc::clone(&link), seat, wake, stopping, first);
+                    remote.serve(holdings.take(topic), &told, events, asks, &lasting).await;
                     tracing::debug!(%topic, node = %leader, "a queue of another node is gone");
+                    link.leave(seat);
                 }
-                link.leave(seat);
-            } else {
-                told.send_replace(Some(Answer::Gone));
+                Some((seat, _, refused)) => {
+                    lasting.leave(Holding::default(), &mut asks);
+                    told.send_replace(Some(refused));
+                    link.leave(seat);
+                }
+                None => {
+                    lasting.leave(Holding::default(), &mut asks);
+                    told.send_replace(Some(Answer::Gone));
+                }
             }
             let Some(broker) = broker.upgrade() else { return };
             let mut remotes = broker.peers.remotes.lock();
@@ -161,7 +184,21 @@ impl Broker {
                 remotes.remove(&topic);
             }
         });
-        Attached { queue, leader, answer }
+        Attached { queue, leader, stop, answer }
+    }
+
+    /// Ends the use of a queue of another node, but for that of one; what sessions here have of it is left to whoever leads
+    /// it next.
+    pub(crate) async fn end_remote(&self, topic: TopicId, but: Option<NodeId>) {
+        let ending = {
+            let remotes = self.peers.remotes.lock();
+            let attached = remotes.get(&topic).filter(|attached| Some(attached.leader) != but);
+            attached.map(|attached| (attached.queue.clone(), Arc::clone(&attached.stop)))
+        };
+        if let Some((queue, stop)) = ending {
+            stop.notify_one();
+            let _ = tokio::time::timeout(END_MAX, queue.until_gone()).await;
+        }
     }
 
     /// The link to another node, which may be a new one.
@@ -170,8 +207,9 @@ impl Broker {
         if let Some(link) = links.get(&to).filter(|link| !link.is_broken()) {
             return Arc::clone(link);
         }
-        let id = LinkId(u64::from_le_bytes(self.ids.bytes().first_chunk().copied().unwrap_or_default()));
-        let link = Arc::new(Link::new(Arc::clone(&self.node), to, id));
+        let id = LinkId(self.ids.number());
+        let process = *self.peers.process.get_or_init(|| ProcessId(self.ids.number()));
+        let link = Arc::new(Link::new(Arc::clone(&self.node), to, id, process));
         links.insert(to, Arc::clone(&link));
         link
     }
@@ -180,6 +218,18 @@ impl Broker {
     pub(crate) fn attached_queue(&self, topic: TopicId) -> Option<QueueRef> {
         let remotes = self.peers.remotes.lock();
         remotes.get(&topic).map(|attached| attached.queue.clone()).filter(|queue| !queue.is_gone())
+    }
+
+    /// The other nodes that can be reached.
+    pub(crate) fn others_connected(&self) -> Vec<NodeId> {
+        let here = self.node.node_id();
+        let connected = self.connected.iter().flat_map(|connected| connected.borrow().clone());
+        connected.filter(|node| *node != here).collect()
+    }
+
+    /// Has another node say what its sessions have of a queue that begins here. Whether it has.
+    pub(crate) async fn ask_to_come(&self, node: NodeId, topic: TopicId) -> bool {
+        matches!(self.call(node, &Call::Come(topic)).await, Ok(Answer::Done))
     }
 
     /// Asks another node something that is no queue's.

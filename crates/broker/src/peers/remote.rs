@@ -1,5 +1,6 @@
 //! A queue that another node leads, as sessions here use it: a task that takes what the actor of a queue takes, asks the
-//! leader's node in the same order, and hands out what comes from there.
+//! leader's node in the same order, and hands out what comes from there. What sessions have, and what they settled and the
+//! leader has not made durable yet, it notes, and leaves it to whoever is next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +8,16 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, mpsc, oneshot};
-use weir_dispatch::{ConsumerId, Gate, NewConsumer, OwnerId, SubscribeError};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use weir_dispatch::{ConsumerId, Gate, NewConsumer, OwnerId, Place, SubscribeError};
 use weir_model::subscription::Disposition;
 
 use super::answers::{Answer, Event, Sent};
 use super::link::{Calling, Link, started};
 use super::messages::{PeerAsk, PeerConsumer, Seat};
 use crate::queues::{
-    Ask, GetError, QueueDeliveries, QueueDelivery, QueueFigures, Reservation, Sink, UNTAKEN_BYTES_MAX,
-    UNTAKEN_MAX, bytes_of, sink_with,
+    Ask, GetError, Holding, Lasting, QueueDeliveries, QueueDelivery, QueueFigures, Replies, Reservation,
+    Sink, UNTAKEN_BYTES_MAX, UNTAKEN_MAX, Unsure, bytes_of, sink_with,
 };
 
 /// Calls on their way. Whoever has more to ask waits.
@@ -29,12 +30,17 @@ const TOLD_BYTES: usize = UNTAKEN_BYTES_MAX / 2;
 /// Permits that are sent at once. What is not used is kept from other queues for a moment.
 const PERMITS_AT_ONCE: u32 = 8;
 
+/// Records in one call that says who has them.
+const PLACES_PER_CALL: usize = 10_000;
+
 /// How often a bound is asked again that has no room: somebody may have given some back without saying so here.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A consumer of a session here.
 struct Consumer {
     owner: OwnerId,
+    /// What it gets is settled by that.
+    settled: bool,
     sink: Sink,
     gate: Option<Arc<dyn Gate>>,
     /// Whether the leader goes by permits.
@@ -53,7 +59,10 @@ struct Consumer {
 /// Whoever waits for an answer.
 enum Waiting {
     Nobody,
-    Done(oneshot::Sender<()>),
+    /// Until the leader knows what sessions had before.
+    Known,
+    /// Settlements, by their number.
+    Settled(u64),
     Subscribed(
         ConsumerId,
         QueueDeliveries,
@@ -68,58 +77,129 @@ enum Waiting {
 /// The queue is gone for its users here.
 struct Gone;
 
+/// By which promises are used or given back.
+type Promises = mpsc::UnboundedSender<(u64, bool)>;
+
 pub(super) struct Remote {
     link: Arc<Link>,
     seat: Seat,
     wake: Arc<Notify>,
+    stop: Arc<Notify>,
     calls: FuturesUnordered<Calling<(Waiting, Answer)>>,
     consumers: BTreeMap<ConsumerId, Consumer>,
     next_consumer: ConsumerId,
-    promises: mpsc::UnboundedSender<(u64, bool)>,
     /// Whether some consumer may wait for a bound that it shares.
     has_gates: bool,
+    /// What sessions have.
+    holding: Holding,
+    /// What was settled and is not known to be durable, by its number.
+    unsure: BTreeMap<u64, Unsure>,
+    next_unsure: u64,
 }
 
 impl Remote {
-    /// Carries what is asked to the leader's node, and what comes from there to sessions, until the queue is gone. Whoever
-    /// waits for an answer then hears that it is only after nobody can ask any more.
-    pub(super) async fn serve(
+    pub(super) fn new(
         link: Arc<Link>,
         seat: Seat,
         wake: Arc<Notify>,
+        stop: Arc<Notify>,
         first_consumer: ConsumerId,
-        mut events: mpsc::UnboundedReceiver<Event>,
-        mut asks: mpsc::Receiver<Ask>,
-    ) {
-        let (promises, mut told) = mpsc::unbounded_channel();
-        let mut remote = Remote {
+    ) -> Remote {
+        Remote {
             link,
             seat,
             wake,
+            stop,
             calls: FuturesUnordered::new(),
             consumers: BTreeMap::new(),
             next_consumer: first_consumer,
-            promises,
             has_gates: false,
-        };
-        while remote.step(&mut events, &mut asks, &mut told).await.is_ok() {}
-        asks.close();
-        for consumer in remote.consumers.values_mut() {
+            holding: Holding::default(),
+            unsure: BTreeMap::new(),
+            next_unsure: 0,
+        }
+    }
+
+    /// Carries what is asked to the leader's node, and what comes from there to sessions, until the queue is gone: first of
+    /// all what sessions have, and `told` says when the leader knows that. Whoever waits for an answer in the end hears that
+    /// the queue is gone only after nobody can ask any more.
+    pub(super) async fn serve(
+        mut self,
+        held: Holding,
+        told: &watch::Sender<Option<Answer>>,
+        mut events: mpsc::UnboundedReceiver<Event>,
+        mut asks: mpsc::Receiver<Ask>,
+        lasting: &Lasting,
+    ) {
+        let (promises, mut promised) = mpsc::unbounded_channel();
+        self.say_what_sessions_have(held).await;
+        while self.step(&mut events, &mut asks, (&promises, &mut promised), told).await.is_ok() {}
+        self.holding.unsure = std::mem::take(&mut self.unsure).into_values().collect();
+        lasting.leave(std::mem::take(&mut self.holding), &mut asks);
+        told.send_if_modified(|told| {
+            let is_new = told.is_none();
+            told.get_or_insert(Answer::Gone);
+            is_new
+        });
+        for consumer in self.consumers.values_mut() {
             give_back(consumer);
         }
+    }
+
+    async fn say_what_sessions_have(&mut self, held: Holding) {
+        let Holding { leases, unsure, closed: _ } = held;
+        for (owner, places) in leases {
+            self.adopt(owner, places.into_iter().collect()).await;
+        }
+        for Unsure { owner, places, disposition, replies } in unsure {
+            self.settle(owner, places, disposition, true, replies).await;
+        }
+        // Owners that it has not heard of by now have nothing.
+        self.ask(PeerAsk::AllAdopted, Waiting::Known).await;
+    }
+
+    async fn adopt(&mut self, owner: OwnerId, places: Vec<Place>) {
+        for some in places.chunks(PLACES_PER_CALL) {
+            self.holding.lease(owner, some.iter().copied());
+            self.ask(PeerAsk::Adopt(owner, some.to_vec()), Waiting::Nobody).await;
+        }
+    }
+
+    async fn settle(
+        &mut self,
+        owner: OwnerId,
+        places: Vec<Place>,
+        disposition: Disposition,
+        again: bool,
+        replies: Replies,
+    ) {
+        self.holding.end_leases(owner, &places);
+        let number = self.next_unsure;
+        self.next_unsure += 1;
+        let ask = PeerAsk::Settle { owner, disposition, again, places: places.clone() };
+        self.unsure.insert(number, Unsure { owner, places, disposition, replies });
+        self.ask(ask, Waiting::Settled(number)).await;
     }
 
     async fn step(
         &mut self,
         events: &mut mpsc::UnboundedReceiver<Event>,
         asks: &mut mpsc::Receiver<Ask>,
-        promises: &mut mpsc::UnboundedReceiver<(u64, bool)>,
+        (promises, promised): (&Promises, &mut mpsc::UnboundedReceiver<(u64, bool)>),
+        told: &watch::Sender<Option<Answer>>,
     ) -> Result<(), Gone> {
         tokio::select! {
             biased;
+            () = self.stop.notified() => Err(Gone),
             event = events.recv() => self.happened(event.ok_or(Gone)?).await,
-            Some((waiting, answer)) = self.calls.next() => self.answered(waiting, answer).await,
-            Some((number, is_used)) = promises.recv() => {
+            Some((waiting, answer)) = self.calls.next() => match (waiting, answer) {
+                (Waiting::Known, Answer::Done) => {
+                    told.send_replace(Some(Answer::Done));
+                    Ok(())
+                }
+                (waiting, answer) => self.answered(waiting, answer, promises).await,
+            },
+            Some((number, is_used)) = promised.recv() => {
                 self.ask(PeerAsk::Room(number, is_used), Waiting::Nobody).await;
                 Ok(())
             }
@@ -150,23 +230,19 @@ impl Remote {
                 None => drop(reply.send(())),
             },
             Ask::Credit(id, more) => self.ask(PeerAsk::Credit(id, more), nobody).await,
-            Ask::Settle(owner, places, disposition, reply) => {
-                let durably = reply.is_some();
-                let waiting = reply.map_or(nobody, Waiting::Done);
-                let ask = PeerAsk::Settle { owner, disposition, again: false, durably, places };
-                self.ask(ask, waiting).await;
+            Ask::Settle(owner, places, disposition, replies) => {
+                self.settle(owner, places, disposition, false, replies).await;
             }
-            Ask::SettleAgain(owner, places, disposition, reply) => {
-                let durably = reply.is_some();
-                let waiting = reply.map_or(nobody, Waiting::Done);
-                let ask = PeerAsk::Settle { owner, disposition, again: true, durably, places };
-                self.ask(ask, waiting).await;
+            Ask::SettleAgain(owner, places, disposition, replies) => {
+                self.settle(owner, places, disposition, true, replies).await;
             }
+            Ask::Adopt(owner, places) => self.adopt(owner, places).await,
             Ask::CloseOwner(owner, failed) => {
                 for consumer in self.consumers.values_mut().filter(|consumer| consumer.owner == owner) {
                     give_back(consumer);
                 }
                 self.consumers.retain(|_, consumer| consumer.owner != owner);
+                self.holding.leases.remove(&owner);
                 self.ask(PeerAsk::CloseOwner(owner, failed), nobody).await;
             }
             Ask::Get(owner, settled, reply) => {
@@ -181,7 +257,7 @@ impl Remote {
                 self.ask(PeerAsk::Reserve(records, bytes), waiting).await;
             }
             // The leader's node works these out for itself.
-            Ask::Configure(_) | Ask::AddLane(..) => {}
+            Ask::Configure(_) | Ask::AddLane(..) | Ask::KeepOnly(..) | Ask::Begin => {}
         }
     }
 
@@ -199,6 +275,7 @@ impl Remote {
         // What is handed out to it may come before the answer does.
         let consumer = Consumer {
             owner,
+            settled,
             sink,
             gate,
             limited: limited.unwrap_or_default(),
@@ -215,7 +292,7 @@ impl Remote {
 
     /// An answer has come. One that says that the queue is gone must not be passed on before nobody can ask any more:
     /// it is dropped by whoever ends this.
-    async fn answered(&mut self, waiting: Waiting, answer: Answer) -> Result<(), Gone> {
+    async fn answered(&mut self, waiting: Waiting, answer: Answer, promises: &Promises) -> Result<(), Gone> {
         match (waiting, answer) {
             (waiting, Answer::Gone) => {
                 // Kept until asks are closed.
@@ -226,7 +303,12 @@ impl Remote {
                 return Err(Gone);
             }
             (Waiting::Nobody, _) => {}
-            (Waiting::Done(reply), _) => drop(reply.send(())),
+            (Waiting::Settled(number), Answer::Done) => {
+                for reply in self.unsure.remove(&number).into_iter().flat_map(|settled| settled.replies) {
+                    // Whoever asked may have gone.
+                    let _ = reply.send(());
+                }
+            }
             (Waiting::Subscribed(id, deliveries, reply), Answer::Done) => {
                 if reply.send(Ok((id, deliveries))).is_err() {
                     self.ask(PeerAsk::Cancel(id), Waiting::Nobody).await;
@@ -241,12 +323,12 @@ impl Remote {
             (Waiting::Got(owner, settled, reply), Answer::Got(sent)) => {
                 let place = sent.as_ref().map(|sent| sent.place).filter(|_| !settled);
                 let delivery = sent.map(|sent| sent.delivery(None, owner));
+                self.holding.lease(owner, place);
                 if reply.send(Ok(delivery)).is_err()
                     && let Some(place) = place
                 {
-                    let (disposition, places) = (Disposition::Release { failed: false }, vec![place]);
-                    let ask = PeerAsk::Settle { owner, disposition, again: false, durably: false, places };
-                    self.ask(ask, Waiting::Nobody).await;
+                    let back = Disposition::Release { failed: false };
+                    self.settle(owner, vec![place], back, false, Replies::new()).await;
                 }
             }
             (Waiting::Got(_, _, reply), Answer::Refused(why)) => {
@@ -255,7 +337,7 @@ impl Remote {
             (Waiting::Count(reply), Answer::Count(count)) => drop(reply.send(count)),
             (Waiting::Figures(reply), Answer::Figures(figures)) => drop(reply.send(figures)),
             (Waiting::Reserved(asked, reply), Answer::Reserved(number)) => {
-                let tell = self.promises.clone();
+                let tell = promises.clone();
                 // Given back by being dropped, if nobody waits for it any more.
                 let _ = reply.send(number.map(|number| Reservation::elsewhere(number, asked, tell)));
             }
@@ -300,6 +382,9 @@ impl Remote {
         consumer.permits = consumer.permits.saturating_sub(permitted);
         consumer.gate.iter().for_each(|gate| gate.count(unasked));
         let owner = consumer.owner;
+        if !consumer.settled {
+            self.holding.lease(owner, sent.iter().map(|sent| sent.place));
+        }
         let deliveries: Vec<_> = sent.into_iter().map(|sent| sent.delivery(Some(id), owner)).collect();
         let (records, bytes) = (deliveries.len() as u64, bytes_of(&deliveries) as u64);
         consumer.came = (consumer.came.0 + records, consumer.came.1 + bytes);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 use tokio::time::Instant;
 use weir_cluster::PeerService;
 use weir_model::{NodeId, TopicId};
 
 use super::answers::Answer;
-use super::attachment::{self, Asked};
-use super::messages::{Call, LinkId, PeerAsk, Seat};
+use super::attachment::{self, Asked, Known, User};
+use super::messages::{Call, LinkId, PeerAsk, ProcessId, Seat};
 use super::outgoing::{Outgoing, POLL_HOLD};
 use crate::broker::Broker;
 
@@ -32,15 +32,26 @@ pub(crate) type Answering = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 #[derive(Debug, Default)]
 pub(crate) struct Serving {
     links: Mutex<BTreeMap<NodeId, Served>>,
+    known: Mutex<BTreeMap<(NodeId, TopicId), SharedKnown>>,
 }
 
-/// The link of a node. What it has on it goes with it.
+type SharedKnown = Arc<tokio::sync::Mutex<Known>>;
+
+/// The link of a node.
 #[derive(Debug)]
 struct Served {
     id: LinkId,
+    process: ProcessId,
     heard_at: Instant,
     outgoing: Arc<Outgoing>,
-    seats: BTreeMap<Seat, mpsc::UnboundedSender<Asked>>,
+    seats: BTreeMap<Seat, Taken>,
+}
+
+/// A queue that is used on a link.
+#[derive(Debug)]
+struct Taken {
+    topic: TopicId,
+    asks: mpsc::UnboundedSender<Asked>,
 }
 
 /// The broker as other nodes see it.
@@ -77,8 +88,8 @@ fn carry_out(broker: &Arc<Broker>, from: NodeId, call: Call) -> Answered {
     let serving = &broker.peers.serving;
     let broker = Arc::clone(broker);
     match call {
-        Call::Hello(link) => {
-            serving.open(from, link);
+        Call::Hello(link, process) => {
+            serving.open(from, link, process);
             tokio::spawn(watch(Arc::downgrade(&broker), from, link));
             now(Answer::Done)
         }
@@ -101,6 +112,10 @@ fn carry_out(broker: &Arc<Broker>, from: NodeId, call: Call) -> Answered {
             broker.apply_policies_here().await;
             applied
         }),
+        Call::Come(topic) => Box::pin(async move {
+            broker.come_to(from, topic).await;
+            Answer::Done
+        }),
         Call::Redrive(ask) => Box::pin(async move { broker.redrive_for_peer(ask).await }),
         Call::Publish(targets, batch) => broker.publish_for_peer(from, targets, batch),
     }
@@ -118,13 +133,36 @@ async fn watch(broker: Weak<Broker>, from: NodeId, link: LinkId) {
 }
 
 impl Serving {
-    /// A link begins. The node's earlier one ends with what it had.
-    fn open(&self, from: NodeId, id: LinkId) {
+    /// A link begins. The node's earlier one ends; what it had comes back unless it is the same process, and says that it
+    /// still has it.
+    fn open(&self, from: NodeId, id: LinkId, process: ProcessId) {
         let outgoing = Arc::new(Outgoing::new());
-        let served = Served { id, heard_at: Instant::now(), outgoing, seats: BTreeMap::new() };
-        if self.links.lock().insert(from, served).is_some() {
-            tracing::info!(node = %from, "a node has begun anew: what it had of queues comes back");
+        let served = Served { id, process, heard_at: Instant::now(), outgoing, seats: BTreeMap::new() };
+        if let Some(before) = self.links.lock().insert(from, served) {
+            let is_same = before.process == process;
+            tracing::info!(node = %from, is_same, "a node has begun anew to use queues");
         }
+    }
+
+    /// What a node has of a queue.
+    pub(super) fn known(&self, node: NodeId, topic: TopicId) -> SharedKnown {
+        Arc::clone(self.known.lock().entry((node, topic)).or_default())
+    }
+
+    /// A node has nothing of a queue any more.
+    pub(super) fn forget(&self, node: NodeId, topic: TopicId, known: OwnedMutexGuard<Known>) {
+        let mut all = self.known.lock();
+        // Another attachment may wait for it already.
+        let others = Arc::strong_count(OwnedMutexGuard::mutex(&known)) - 1;
+        if others <= 1 {
+            all.remove(&(node, topic));
+        }
+    }
+
+    /// Whether the process that used a queue by a link that is gone is there by another one.
+    pub(super) fn goes_on(&self, user: &User) -> bool {
+        let links = self.links.lock();
+        links.get(&user.node).is_some_and(|now| now.process == user.process && now.id != user.link)
     }
 
     /// The events of a link, of which something was heard.
@@ -162,17 +200,20 @@ impl Serving {
             let Some(served) = links.get_mut(&from).filter(|served| served.id == id) else {
                 return now(Answer::Gone);
             };
+            // Whoever uses it anew is done with the use before.
+            served.seats.retain(|_, taken| taken.topic != topic);
             // Those that ended by themselves.
             if served.seats.len() >= SEATS_MAX {
-                served.seats.retain(|_, asks| !asks.is_closed());
+                served.seats.retain(|_, taken| !taken.asks.is_closed());
             }
             if served.seats.len() >= SEATS_MAX || served.seats.contains_key(&seat) {
                 return now(Answer::Refused("the node uses too many queues of this one".to_owned()));
             }
             let (sender, asks) = mpsc::unbounded_channel();
-            served.seats.insert(seat, sender);
+            served.seats.insert(seat, Taken { topic, asks: sender });
             let outgoing = Arc::clone(&served.outgoing);
-            tokio::spawn(attachment::serve(Arc::clone(broker), topic, seat, outgoing, asks, attached));
+            let user = User { node: from, process: served.process, link: id, seat };
+            tokio::spawn(attachment::serve(Arc::clone(broker), topic, user, outgoing, asks, attached));
         }
         Box::pin(async move { answer.await.unwrap_or(Answer::Gone) })
     }
@@ -186,7 +227,7 @@ impl Serving {
             };
             served.heard_at = Instant::now();
             // How many are on their way is bounded where they come from: each is answered.
-            let is_taken = served.seats.get(&seat).is_some_and(|asks| asks.send((ask, reply)).is_ok());
+            let is_taken = served.seats.get(&seat).is_some_and(|taken| taken.asks.send((ask, reply)).is_ok());
             if !is_taken {
                 served.seats.remove(&seat);
                 return now(Answer::Gone);

@@ -55,11 +55,11 @@ proptest! {
     fn settlements_come_out_as_they_went_in(
         (link, seat, owner) in (any::<u64>(), any::<u32>(), any::<u64>()),
         disposition in disposition(),
-        (again, durably) in (any::<bool>(), any::<bool>()),
+        again in any::<bool>(),
         places in proptest::collection::vec((any::<u8>(), any::<i64>()), 0..50),
     ) {
         let places = places.into_iter().map(|(lane, offset)| Place { lane, offset }).collect();
-        let ask = PeerAsk::Settle { owner: OwnerId(owner), disposition, again, durably, places };
+        let ask = PeerAsk::Settle { owner: OwnerId(owner), disposition, again, places };
         let call = Call::Ask(LinkId(link), Seat(seat), ask);
         prop_assert_eq!(Call::decode(call.encode().concat().into()), Ok(call));
     }

@@ -22,7 +22,8 @@ use weir_shard::{AppendObserver, ObserverGuard, ReadError};
 
 use super::bury::Burial;
 use super::handle::{Ask, GetError, QueueFigures, QueueRef};
-use super::settling::{Reply, Settled, Told};
+use super::holdings::Lasting;
+use super::settling::{OnItsWay, Reply, Settled, Told};
 use super::sink::{Sink, SinkGate, sink};
 use super::{Limits, Overflow, QueueDeliveries, QueueDelivery, QueueOptions, QueueRecord, Room};
 use crate::errors::Unavailable;
@@ -74,14 +75,21 @@ pub(super) struct Lane {
     pub(super) waiting: Vec<LaneChanges>,
     /// Whoever is told when what was settled up to now is durable.
     pub(super) told_then: Vec<Arc<Told>>,
-    /// Commands.
-    pub(super) on_their_way: usize,
+    /// Commands, by their numbers.
+    pub(super) on_their_way: BTreeMap<u64, OnItsWay>,
 }
 
 /// The task's own.
 pub(super) struct Actor {
     asks: mpsc::Receiver<Ask>,
     wake: Arc<Notify>,
+    lasting: Lasting,
+    /// Set until everybody has said what an earlier leader handed out to him: until then nothing is handed out.
+    is_quiet: bool,
+    /// What can only be answered after that.
+    quieted: Vec<Ask>,
+    /// What came when the leadership was over.
+    unheard: Option<Ask>,
     clock: Arc<dyn Clock>,
     pub(super) options: QueueOptions,
     pub(super) lanes: BTreeMap<LaneNumber, Lane>,
@@ -93,6 +101,8 @@ pub(super) struct Actor {
     /// Set when it is not known whether the shard has what the dispatcher has noted.
     pub(super) is_out_of_step: bool,
     pub(super) settling: FuturesUnordered<Pin<Box<dyn Future<Output = Settled> + Send>>>,
+    /// Of the commands that settle.
+    pub(super) next_command: u64,
     /// Dead records that are being published.
     burials: FuturesUnordered<Pin<Box<dyn Future<Output = Burial> + Send>>>,
     /// Those that are to be tried again.
@@ -121,12 +131,15 @@ pub(super) enum Ended {
 }
 
 impl Actor {
-    /// An actor over the partitions of a queue, all of which this node leads, and the handle to it.
+    /// An actor over the partitions of a queue, all of which this node leads, and the handle to it. One that is quiet hands
+    /// out nothing before it is told to begin.
     pub(super) fn new(
         partitions: Vec<(LaneNumber, PartitionRef)>,
         options: QueueOptions,
         first_consumer: ConsumerId,
         clock: Arc<dyn Clock>,
+        lasting: Lasting,
+        is_quiet: bool,
     ) -> Result<(Actor, QueueRef), Unavailable> {
         let (sender, asks) = mpsc::channel(ASKS_MAX);
         let wake = Arc::new(Notify::new());
@@ -144,6 +157,10 @@ impl Actor {
         let mut actor = Actor {
             asks,
             wake: Arc::clone(&wake),
+            lasting: lasting.clone(),
+            is_quiet,
+            quieted: Vec::new(),
+            unheard: None,
             clock,
             options,
             lanes: BTreeMap::new(),
@@ -153,6 +170,7 @@ impl Actor {
             is_closed: Arc::default(),
             is_out_of_step: false,
             settling: FuturesUnordered::new(),
+            next_command: 0,
             burials: FuturesUnordered::new(),
             unburied: Vec::new(),
             bury_again_at: None,
@@ -164,7 +182,7 @@ impl Actor {
         for (number, partition) in partitions {
             actor.add_lane(number, partition)?;
         }
-        Ok((actor, QueueRef::new(sender, wake)))
+        Ok((actor, QueueRef::new(sender, wake, lasting)))
     }
 
     fn add_lane(&mut self, number: LaneNumber, partition: PartitionRef) -> Result<(), Unavailable> {
@@ -177,23 +195,38 @@ impl Actor {
         let growth = partition.view().observe(Arc::new(growth));
         self.dispatcher.add_lane(number, lane_start(&partition).ok_or(Unavailable::Starting)?);
         let (waiting, told_then) = (Vec::new(), Vec::new());
-        let lane = Lane { partition, term, _growth: growth, waiting, told_then, on_their_way: 0 };
+        let lane =
+            Lane { partition, term, _growth: growth, waiting, told_then, on_their_way: BTreeMap::new() };
         self.lanes.insert(number, lane);
         Ok(())
     }
 
     /// Works until it ends. When it has ended because nobody used it, nothing is on its way any more; an ask that comes
-    /// too late finds it gone.
+    /// too late finds it gone. Otherwise what sessions of this node have is left to whoever is next.
     pub(super) async fn run(mut self) -> Ended {
+        let ended = self.work().await;
+        if ended != Ended::NotLeader {
+            self.lasting.end();
+        }
+        let mut left = self.holding();
+        // What a session still has to do with the queue, whoever is next hears.
+        let _ = self.unheard.take().map(|ask| left.keep(ask));
+        self.lasting.leave(left, &mut self.asks);
+        ended
+    }
+
+    async fn work(&mut self) -> Ended {
         loop {
             if !self.leads() {
                 return Ended::NotLeader;
             }
             self.catch_up().await;
-            self.dispatcher.expire(self.clock.now_ms());
-            self.drop_excess().await;
-            if self.options.cemetery.is_some() {
-                self.look_at_first().await;
+            if !self.is_quiet {
+                self.dispatcher.expire(self.clock.now_ms());
+                self.drop_excess().await;
+                if self.options.cemetery.is_some() {
+                    self.look_at_first().await;
+                }
             }
             self.bury().await;
             self.propose_changes();
@@ -209,7 +242,10 @@ impl Actor {
                 },
                 ask = self.asks.recv(), if !self.is_behind() => match ask {
                     // A change of leaders wakes nobody: it may have been while the actor slept.
-                    Some(_) if !self.leads() => return Ended::NotLeader,
+                    Some(ask) if !self.leads() => {
+                        self.unheard = Some(ask);
+                        return Ended::NotLeader;
+                    }
                     Some(ask) => self.carry_out_many(ask).await,
                     None => return Ended::Idle,
                 },
@@ -244,7 +280,8 @@ impl Actor {
 
     /// Whether nobody has anything of it, and nothing is on its way.
     fn is_unused(&self) -> bool {
-        self.dispatcher.consumers() == 0
+        !self.is_quiet
+            && self.dispatcher.consumers() == 0
             && self.dispatcher.leased() == 0
             && self.settling.is_empty()
             && self.burials.is_empty()
@@ -269,7 +306,8 @@ impl Actor {
     /// no room; in a single lane it is the first to go in any case.
     async fn drop_excess(&mut self) {
         let limits = self.options.limits;
-        if limits.overflow != Overflow::DropHead
+        if self.is_quiet
+            || limits.overflow != Overflow::DropHead
             || limits.allow(self.dispatcher.ready(), self.dispatcher.ready_bytes())
         {
             return;
@@ -297,7 +335,7 @@ impl Actor {
     /// Hands out what there is for those who take it, reading it as needed.
     async fn hand_out(&mut self) {
         let mut out: Vec<Delivery<QueueRecord>> = Vec::new();
-        while !self.is_behind() {
+        while !self.is_quiet && !self.is_behind() {
             self.dispatcher.dispatch(self.clock.now_ms(), &mut out);
             self.send(&mut out);
             if self.read_again_at.is_some_and(|at| at > Instant::now()) {
@@ -329,6 +367,9 @@ impl Actor {
 
     /// Takes out what has expired and comes first: before others come back in front of it.
     async fn expire_first(&mut self) {
+        if self.is_quiet {
+            return;
+        }
         self.dispatcher.expire(self.clock.now_ms());
         self.look_at_first().await;
     }
@@ -393,7 +434,12 @@ impl Actor {
         for _ in 1..ASKS_AT_ONCE {
             match self.asks.try_recv() {
                 Ok(ask) => self.carry_out(ask).await,
-                Err(_) => return,
+                Err(_) => break,
+            }
+        }
+        if !self.is_quiet {
+            for ask in std::mem::take(&mut self.quieted) {
+                self.carry_out(ask).await;
             }
         }
     }
@@ -413,6 +459,24 @@ impl Actor {
         }
         // A reply that nobody waits for any more is nobody's loss, except where it carries a record.
         match ask {
+            Ask::Get(..) | Ask::Purge(_) if self.is_quiet => self.quieted.push(ask),
+            Ask::Begin => self.is_quiet = false,
+            Ask::Adopt(owner, places) => {
+                // What waits has its size before it is taken out.
+                self.note_growth().await;
+                let count = places.len();
+                let has = self.dispatcher.adopt(owner, places);
+                if has < count {
+                    tracing::debug!(
+                        count,
+                        has,
+                        "records that an earlier leader handed out are with somebody else"
+                    );
+                }
+            }
+            Ask::KeepOnly(owner, places) => {
+                self.dispatcher.keep_only(owner, &places, self.clock.now_ms());
+            }
             Ask::Subscribe(consumer, reply) => {
                 let subscribed = self.subscribe(consumer);
                 if let Err(Ok((consumer, _))) = reply.send(subscribed) {
@@ -427,7 +491,7 @@ impl Actor {
                 let _ = reply.send(());
             }
             Ask::Credit(consumer, more) => self.dispatcher.add_credit(consumer, more),
-            Ask::Settle(owner, places, disposition, reply) => {
+            Ask::Settle(owner, places, disposition, replies) => {
                 if matches!(disposition, Disposition::Release { .. }) {
                     self.expire_first().await;
                 }
@@ -437,11 +501,11 @@ impl Actor {
                     let _ = self.dispatcher.settle(owner, place, disposition, now);
                 }
                 self.drop_for_returned().await;
-                if let Some(reply) = reply {
-                    self.tell_when_durable(Reply::Settled(reply));
+                if !replies.is_empty() {
+                    self.tell_when_durable(Reply::Settled(replies));
                 }
             }
-            Ask::SettleAgain(owner, places, disposition, reply) => {
+            Ask::SettleAgain(owner, places, disposition, replies) => {
                 let now = self.clock.now_ms();
                 for place in places {
                     if !self.dispatcher.settle_again(owner, place, disposition, now) {
@@ -451,8 +515,8 @@ impl Actor {
                         );
                     }
                 }
-                if let Some(reply) = reply {
-                    self.tell_when_durable(Reply::Settled(reply));
+                if !replies.is_empty() {
+                    self.tell_when_durable(Reply::Settled(replies));
                 }
             }
             Ask::CloseOwner(owner, failed) => {

@@ -1,13 +1,16 @@
 //! How sessions talk to a queue's actor.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use weir_dispatch::{ConsumerId, LaneNumber, NewConsumer, OwnerId, Place, SubscribeError};
 use weir_model::subscription::Disposition;
 use weir_shard::ReadError;
 
+use super::holdings::Lasting;
 use super::{QueueDeliveries, QueueDelivery, QueueOptions, Reservation};
 use crate::read::PartitionRef;
 
@@ -43,11 +46,18 @@ pub struct QueueFigures {
     pub consumers: usize,
 }
 
+/// Whoever waits until something is durable.
+pub(crate) type Replies = Vec<oneshot::Sender<()>>;
+
 /// A queue that somebody leads: this node, or another one that it can reach. Cheap to clone.
+///
+/// When that ends, so does what it is good for, but for one thing: what is settled by it, and owners that are closed, reach
+/// whoever leads the queue next.
 #[derive(Clone)]
 pub struct QueueRef {
     asks: mpsc::Sender<Ask>,
     wake: Arc<Notify>,
+    lasting: Lasting,
 }
 
 impl fmt::Debug for QueueRef {
@@ -57,14 +67,21 @@ impl fmt::Debug for QueueRef {
 }
 
 /// What an actor is asked for.
+#[derive(Debug)]
 pub(crate) enum Ask {
     Subscribe(NewConsumer, oneshot::Sender<Result<(ConsumerId, QueueDeliveries), SubscribeError>>),
     Cancel(ConsumerId, oneshot::Sender<()>),
     Credit(ConsumerId, u32),
-    Settle(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
+    Settle(OwnerId, Vec<Place>, Disposition, Replies),
     /// By somebody to whom another leader handed them out.
-    SettleAgain(OwnerId, Vec<Place>, Disposition, Option<oneshot::Sender<()>>),
+    SettleAgain(OwnerId, Vec<Place>, Disposition, Replies),
     CloseOwner(OwnerId, bool),
+    /// Another leader has handed records to an owner, who still has them.
+    Adopt(OwnerId, Vec<Place>),
+    /// An owner has no others than these.
+    KeepOnly(OwnerId, BTreeSet<Place>),
+    /// Everybody has said what he has, or is not waited for any longer: records are handed out from here on.
+    Begin,
     Get(OwnerId, bool, oneshot::Sender<Result<Option<QueueDelivery>, GetError>>),
     Purge(oneshot::Sender<u64>),
     /// With whether whoever asks uses the queue by that.
@@ -86,8 +103,8 @@ impl Ask {
 
 impl QueueRef {
     /// The handle to whoever listens at the other end.
-    pub(crate) fn new(asks: mpsc::Sender<Ask>, wake: Arc<Notify>) -> QueueRef {
-        QueueRef { asks, wake }
+    pub(crate) fn new(asks: mpsc::Sender<Ask>, wake: Arc<Notify>, lasting: Lasting) -> QueueRef {
+        QueueRef { asks, wake, lasting }
     }
 
     /// Begins to consume. Records come by what is returned until it is dropped or the queue is gone.
@@ -108,14 +125,15 @@ impl QueueRef {
         self.tell(Ask::Credit(consumer, more)).await
     }
 
-    /// An owner settles what was leased to it. What it does not have is passed over.
+    /// An owner settles what was leased to it. What it does not have is passed over. If the queue's leader is gone the next
+    /// one is told, as soon as there is one; fails only if there is nothing to settle any more.
     pub async fn settle(
         &self,
         owner: OwnerId,
         places: Vec<Place>,
         disposition: Disposition,
     ) -> Result<(), QueueGone> {
-        self.tell(Ask::Settle(owner, places, disposition, None)).await
+        self.tell(Ask::Settle(owner, places, disposition, Replies::new())).await
     }
 
     /// As [`QueueRef::settle`], of what an earlier leader handed out to the owner: it holds too if the record waits, and
@@ -126,27 +144,27 @@ impl QueueRef {
         places: Vec<Place>,
         disposition: Disposition,
     ) -> Result<(), QueueGone> {
-        self.tell(Ask::SettleAgain(owner, places, disposition, None)).await
+        self.tell(Ask::SettleAgain(owner, places, disposition, Replies::new())).await
     }
 
-    /// As [`QueueRef::settle_again`]; returns when it is durable.
+    /// As [`QueueRef::settle_again`]; returns when it is durable, which may be when somebody else leads.
     pub async fn settle_again_durably(
         &self,
         owner: OwnerId,
         places: Vec<Place>,
         disposition: Disposition,
     ) -> Result<(), QueueGone> {
-        self.ask(|reply| Ask::SettleAgain(owner, places, disposition, Some(reply))).await
+        self.ask(|reply| Ask::SettleAgain(owner, places, disposition, vec![reply])).await
     }
 
-    /// As [`QueueRef::settle`]; returns when it is durable.
+    /// As [`QueueRef::settle`]; returns when it is durable, which may be when somebody else leads.
     pub async fn settle_durably(
         &self,
         owner: OwnerId,
         places: Vec<Place>,
         disposition: Disposition,
     ) -> Result<(), QueueGone> {
-        self.ask(|reply| Ask::Settle(owner, places, disposition, Some(reply))).await
+        self.ask(|reply| Ask::Settle(owner, places, disposition, vec![reply])).await
     }
 
     /// An owner is gone, with its consumers; what it had comes back, as a failure or not.
@@ -193,6 +211,11 @@ impl QueueRef {
         self.tell(Ask::AddLane(number, partition)).await
     }
 
+    /// Whether both are handles to one actor.
+    pub(crate) fn is_same(&self, other: &QueueRef) -> bool {
+        self.asks.same_channel(&other.asks)
+    }
+
     /// A gate that was shut may be open again: whoever waited for it gets records.
     pub fn wake(&self) {
         self.wake.notify_one();
@@ -209,7 +232,11 @@ impl QueueRef {
     }
 
     pub(crate) async fn tell(&self, ask: Ask) -> Result<(), QueueGone> {
-        self.asks.send(ask).await.map_err(|_| QueueGone)
+        match self.asks.send(ask).await {
+            Ok(()) => Ok(()),
+            // What lasts reaches whoever leads next.
+            Err(SendError(ask)) => self.lasting.keep(ask).map_err(|_| QueueGone),
+        }
     }
 
     async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, QueueGone> {

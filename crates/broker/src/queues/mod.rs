@@ -2,13 +2,16 @@
 //!
 //! A queue that somebody uses has an actor on the node that leads it: a task with the queue's
 //! [`weir_dispatch::Dispatcher`], which reads records, hands them to consumers, and proposes what was settled. It
-//! ends with the leadership, and when nobody has used it for a while. What must outlive it is in the shard's state.
+//! ends with the leadership, and when nobody has used it for a while. What must outlive it is in the shard's state, and what
+//! sessions have at that moment each node remembers for its own (`holdings`, `handing_over`).
 
 mod actor;
 mod browse;
 mod bury;
 mod deaths;
+mod handing_over;
 mod handle;
+mod holdings;
 mod messages;
 mod reading;
 mod record;
@@ -29,9 +32,10 @@ pub use room::{Limits, Overflow};
 pub use sink::{QueueDeliveries, QueueDelivery};
 pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
-pub(crate) use handle::Ask;
+pub(crate) use handle::{Ask, Replies};
+pub(crate) use holdings::{Holding, Lasting, Unsure};
 pub(crate) use record::{EXPIRES_HEADER, read_records};
-pub(crate) use registry::{OwnerSource, Queues};
+pub(crate) use registry::{NOBODY, OwnerSource, Queues};
 pub(crate) use room::{Reservation, Room};
 pub(crate) use sink::{Sink, UNTAKEN_BYTES_MAX, UNTAKEN_MAX, bytes_of, sink_with};
 

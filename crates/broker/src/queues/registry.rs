@@ -11,6 +11,7 @@ use weir_model::{SubscriptionId, TopicId};
 use super::QueueOptions;
 use super::actor::{Actor, Ended};
 use super::handle::QueueRef;
+use super::holdings::{Holdings, Lasting};
 use crate::broker::Broker;
 use crate::errors::{AdminError, LookupError, Unavailable, refused};
 use crate::read::PartitionRef;
@@ -25,12 +26,24 @@ const CONSUMER_BITS: u32 = 32;
 /// How often adding a lane is tried while others add lanes.
 const LANE_TRIES_MAX: usize = 8;
 
+/// From here on owners are those of other nodes' sessions.
+const ELSEWHERE: u64 = 1 << 63;
+
+/// An owner of nothing.
+pub(crate) const NOBODY: OwnerId = OwnerId(ELSEWHERE - 1);
+
+/// Whether an owner stands for one of another node.
+pub(crate) fn is_elsewhere(owner: OwnerId) -> bool {
+    owner.0 >= ELSEWHERE
+}
+
 /// The actors of this node, by topic.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     /// Held while an actor is started, so that a queue never has two.
     running: tokio::sync::Mutex<BTreeMap<TopicId, QueueRef>>,
     owners: OwnerSource,
+    pub(crate) holdings: Holdings,
     /// Actors and their like that there have been.
     dispatchers: AtomicU64,
 }
@@ -49,6 +62,11 @@ pub(crate) struct OwnerSource(Arc<AtomicU64>);
 impl OwnerSource {
     pub(crate) fn next(&self) -> OwnerId {
         OwnerId(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// One that stands for an owner of another node.
+    pub(crate) fn next_elsewhere(&self) -> OwnerId {
+        OwnerId(self.next().0 | ELSEWHERE)
     }
 }
 
@@ -99,8 +117,16 @@ impl Broker {
             self.open_subscription(&partition).await?;
             lanes.push((number, partition));
         }
-        let (actor, queue) = Actor::new(lanes, options, self.queues.next_consumers(), self.clock.clone())?;
+        // Others may still have what an earlier leader handed out to them.
+        let others = self.others_connected();
+        let is_quiet = !others.is_empty() && lanes.iter().any(|(_, partition)| may_be_out(partition));
+        let lasting = Lasting::new(topic.id(), self.queues.holdings.clone());
+        let (first, clock) = (self.queues.next_consumers(), self.clock.clone());
+        let (actor, queue) = Actor::new(lanes, options, first, clock, lasting, is_quiet)?;
         running.insert(topic.id(), queue.clone());
+        if is_quiet {
+            tokio::spawn(Arc::clone(self).gather_holdings(topic.id(), queue.clone(), others));
+        }
         let (broker, id) = (Arc::downgrade(self), topic.id());
         tokio::spawn(async move {
             let ended = actor.run().await;
@@ -210,6 +236,13 @@ impl Broker {
             other => Err(refused(other)),
         }
     }
+}
+
+/// Whether somebody may have records of a queue's partition that are not settled. Up to where they were handed out is not
+/// known for certain: it is noted after that.
+fn may_be_out(partition: &PartitionRef) -> bool {
+    let state = partition.handle().view().subscription(partition.id(), SubscriptionId::QUEUE);
+    state.is_some_and(|state| state.head() < partition.next_offset())
 }
 
 fn not_found(error: LookupError, topic: &Topic) -> AdminError {

@@ -7,17 +7,24 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use weir_cluster::{ProposeError, ShardHandle};
-use weir_dispatch::{LaneChanges, LaneNumber};
+use weir_dispatch::{LaneChanges, LaneNumber, Place};
 use weir_model::SubscriptionId;
 use weir_model::command::{Command, Outcome};
+use weir_model::subscription::Disposition;
 
 use super::actor::Actor;
+use super::handle::Replies;
+use super::holdings::{Holding, Unsure};
+use super::registry::{NOBODY, is_elsewhere};
 
 /// Settlements in one command: some 70 KiB.
 const SETTLEMENTS_PER_COMMAND: usize = 4_096;
 
 /// Commands of one queue on their way. More changes are gathered meanwhile, and go together.
 const COMMANDS_ON_THEIR_WAY: usize = 4;
+
+/// Records of which a queue's next leader is told that they were settled. A purge of more may have to be done again.
+const UNSURE_MAX: u64 = 100_000;
 
 /// How long to wait before changes that the shard could not take now are proposed again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -31,7 +38,7 @@ pub(super) struct Told {
 
 /// What somebody waits for.
 pub(super) enum Reply {
-    Settled(oneshot::Sender<()>),
+    Settled(Replies),
     Purged(oneshot::Sender<u64>, u64),
 }
 
@@ -44,7 +51,9 @@ impl Told {
         }
         // Whoever asked may have gone.
         match reply {
-            Reply::Settled(reply) => drop(reply.send(())),
+            Reply::Settled(replies) => replies.into_iter().for_each(|reply| {
+                let _ = reply.send(());
+            }),
             Reply::Purged(reply, count) => drop(reply.send(count)),
         }
     }
@@ -52,20 +61,37 @@ impl Told {
     fn fail(this: Arc<Told>) {
         this.failed.store(true, Ordering::Release);
     }
+
+    /// Who waits until something is settled, once nobody else can tell them.
+    fn into_replies(this: Arc<Told>) -> Replies {
+        match Arc::into_inner(this) {
+            Some(Told { reply: Reply::Settled(replies), failed }) if !failed.load(Ordering::Acquire) => {
+                replies
+            }
+            _ => Replies::new(),
+        }
+    }
 }
 
-/// A command's fate: of which lane, what it was, whom to tell, and what came of it.
-pub(super) type Settled = (LaneNumber, LaneChanges, Vec<Arc<Told>>, Result<Outcome, ProposeError>);
+/// Changes on their way, and whom to tell when they are durable.
+pub(super) type OnItsWay = (LaneChanges, Vec<Arc<Told>>);
+
+/// A command's fate: of which lane, which one, and what came of it.
+pub(super) type Settled = (LaneNumber, u64, Result<Outcome, ProposeError>);
 
 impl Actor {
     /// Tells somebody when all that has just been settled is durable.
     pub(super) fn tell_when_durable(&mut self, reply: Reply) {
         self.gather_changes();
         let told = Arc::new(Told { reply, failed: AtomicBool::new(false) });
-        for lane in self.lanes.values_mut().filter(|lane| !lane.waiting.is_empty()) {
-            lane.told_then.push(Arc::clone(&told));
+        for lane in self.lanes.values_mut() {
+            if !lane.waiting.is_empty() {
+                lane.told_then.push(Arc::clone(&told));
+            } else if let Some(mut last) = lane.on_their_way.last_entry() {
+                last.get_mut().1.push(Arc::clone(&told));
+            }
         }
-        // If nothing waits, it is told at once.
+        // If nothing is on its way, it is told at once.
         Told::tell(told);
     }
 
@@ -90,7 +116,7 @@ impl Actor {
         }
         self.retry_at = None;
         for (number, lane) in &mut self.lanes {
-            while lane.on_their_way < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
+            while lane.on_their_way.len() < COMMANDS_ON_THEIR_WAY && !lane.waiting.is_empty() {
                 let changes = next_command(&mut lane.waiting);
                 // What they wait for may lie in several commands; the last of these to be durable tells them.
                 let told = match lane.waiting.is_empty() {
@@ -106,9 +132,10 @@ impl Actor {
                 let handle: &ShardHandle = lane.partition.handle();
                 match handle.submit(command) {
                     Ok(pending) => {
-                        lane.on_their_way += 1;
-                        let number = *number;
-                        self.settling.push(Box::pin(async move { (number, changes, told, pending.await) }));
+                        let (number, command) = (*number, self.next_command);
+                        self.next_command += 1;
+                        lane.on_their_way.insert(command, (changes, told));
+                        self.settling.push(Box::pin(async move { (number, command, pending.await) }));
                     }
                     Err(error) => {
                         lane.waiting.insert(0, changes);
@@ -122,9 +149,9 @@ impl Actor {
         }
     }
 
-    pub(super) fn settled(&mut self, (number, changes, told, outcome): Settled) {
+    pub(super) fn settled(&mut self, (number, command, outcome): Settled) {
         let Some(lane) = self.lanes.get_mut(&number) else { return };
-        lane.on_their_way -= 1;
+        let Some((changes, told)) = lane.on_their_way.remove(&command) else { return };
         match outcome {
             Ok(Outcome::Done) => told.into_iter().for_each(Told::tell),
             // The partition is gone, and all that was in it.
@@ -137,12 +164,62 @@ impl Actor {
                 self.retry_at = Some(Instant::now() + RETRY);
             }
             Err(error) => {
-                tracing::debug!(%error, "settlements were not taken; whoever is next hands out again");
-                told.into_iter().for_each(Told::fail);
+                tracing::debug!(%error, "nobody knows what became of settlements; whoever is next is told again");
+                lane.on_their_way.insert(command, (changes, told));
                 // What the dispatcher takes for settled may not be.
                 self.is_out_of_step = true;
             }
         }
+    }
+
+    /// What sessions of this node have, and what was settled and may not be, when the actor ends.
+    pub(super) fn holding(&mut self) -> Holding {
+        self.gather_changes();
+        let mut holding = Holding::default();
+        for (owner, place) in self.dispatcher.leases().filter(|(owner, _)| !is_elsewhere(*owner)) {
+            holding.lease(owner, [place]);
+        }
+        let (mut places, mut told) = (0, Vec::new());
+        for (number, lane) in &mut self.lanes {
+            let on_their_way = std::mem::take(&mut lane.on_their_way).into_values();
+            let mut changes: Vec<LaneChanges> = Vec::new();
+            for (change, waiting) in on_their_way {
+                changes.push(change);
+                told.extend(waiting);
+            }
+            changes.append(&mut lane.waiting);
+            told.append(&mut lane.told_then);
+            for settlement in changes.into_iter().flat_map(|changes| changes.settlements) {
+                // What comes back does so by waiting.
+                if matches!(settlement.disposition, Disposition::Release { .. }) {
+                    continue;
+                }
+                places += (settlement.to - settlement.from + 1).cast_unsigned();
+                if places > UNSURE_MAX {
+                    tracing::warn!(
+                        "more was settled than a queue's next leader is told of; the rest comes again"
+                    );
+                    break;
+                }
+                let offsets = settlement.from..=settlement.to;
+                holding.unsure.push(Unsure {
+                    owner: NOBODY,
+                    places: offsets.map(|offset| Place { lane: *number, offset }).collect(),
+                    disposition: settlement.disposition,
+                    replies: Replies::new(),
+                });
+            }
+        }
+        // Those who waited in several lanes are known by the last of these.
+        let replies: Replies = told.into_iter().flat_map(Told::into_replies).collect();
+        if places > UNSURE_MAX {
+            return holding;
+        }
+        if !replies.is_empty() {
+            let (owner, places, disposition) = (NOBODY, Vec::new(), Disposition::Accept);
+            holding.unsure.push(Unsure { owner, places, disposition, replies });
+        }
+        holding
     }
 }
 

@@ -19,12 +19,9 @@ use crate::broker::Broker;
 use crate::errors::{AdminError, PublishError, Unavailable};
 use crate::peers::PublishingElsewhere;
 use crate::publish::not_taken;
-use crate::queues::{LaneNumber, Overflow, OwnerId, Reservation};
+use crate::queues::{LaneNumber, NOBODY, Overflow, Reservation};
 use crate::read::PartitionRef;
 use crate::topics::Topic;
-
-/// An owner of nothing.
-const NOBODY: OwnerId = OwnerId(u64::MAX);
 
 /// Where a batch goes.
 #[derive(Clone, Debug, Default)]

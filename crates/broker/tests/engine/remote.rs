@@ -347,7 +347,7 @@ async fn a_bound_that_consumers_share_holds_and_keeps_nothing_from_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_leader_is_gone_what_was_not_settled_comes_again_and_nothing_else() {
+async fn when_the_leader_is_gone_sessions_keep_what_they_have_and_what_they_settled_is_settled() {
     for is_abandoned in [true, false] {
         let three = Three::started().await;
         three.declare("q", &[]).await;
@@ -356,30 +356,91 @@ async fn when_the_leader_is_gone_what_was_not_settled_comes_again_and_nothing_el
         let owner = three.brokers[1].new_owner();
         let (_, mut deliveries) = subscribe(&queue, consumer(owner, Some(8))).await;
         let taken = take(&mut deliveries, 8).await;
-        queue.settle_durably(owner, places(&taken[..3]), Disposition::Accept).await.expect("durable");
+        queue.settle_durably(owner, places(&taken[..2]), Disposition::Accept).await.expect("durable");
+        // The leader will not hear of this.
         match is_abandoned {
             true => three.abandon(0).await,
             false => three.isolate(0, true),
         }
+        queue.settle(owner, places(&taken[2..3]), Disposition::Accept).await.expect("noted");
         let ended = tokio::time::timeout(Duration::from_secs(5), deliveries.next()).await;
         assert_eq!(ended, Ok(None), "its consumer hears of it");
-        assert!(
-            queue.settle(owner, places(&taken[3..4]), Disposition::Accept).await.is_err() && queue.is_gone()
+        assert!(queue.is_gone());
+        queue.settle(owner, places(&taken[3..4]), Disposition::Accept).await.expect("noted");
+        // Somebody on a third node is the first to consume from the next leader.
+        let (third, other) = (three.queue(2, "q").await, three.brokers[2].new_owner());
+        let (_, mut others) = subscribe(&third, consumer(other, None)).await;
+        let came = take(&mut others, 2).await;
+        assert_eq!(texts(&came), numbered(10)[8..], "the rest is settled, or with its owner");
+        queue.settle_durably(owner, places(&taken[4..5]), Disposition::Accept).await.expect("durable");
+        let queue = three.queue(1, "q").await;
+        queue.settle(owner, places(&taken[5..6]), Disposition::Release { failed: true }).await.expect("back");
+        let came = take(&mut others, 1).await;
+        assert_eq!(
+            (texts(&came), came[0].redelivered, came[0].marks.failures),
+            (vec!["00005".into()], true, 1)
         );
-        let (queue, started) = (three.queue(1, "q").await, tokio::time::Instant::now());
-        assert!(started.elapsed() < Duration::from_secs(5));
-        // What it has it may still settle, as long as nobody else has got it.
-        queue.settle_again_durably(owner, places(&taken[3..5]), Disposition::Accept).await.expect("settled");
-        let (_, mut deliveries) = subscribe(&queue, consumer(owner, None)).await;
-        let again = take(&mut deliveries, 5).await;
-        assert_eq!(texts(&again), numbered(10)[5..]);
-        assert!(again[..3].iter().all(|delivery| delivery.redelivered));
-        queue
-            .settle_again(owner, places(&taken), Disposition::Accept)
-            .await
-            .expect("what is settled is passed over");
-        assert_nothing_comes(&mut deliveries).await;
+        queue.close_owner(owner, false).await.expect("closed");
+        assert_eq!(texts(&take(&mut others, 2).await), numbered(10)[6..8]);
+        assert_nothing_comes(&mut others).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leads_no_more_keeps_what_its_own_sessions_have() {
+    let three = Three::started().await;
+    three.declare("q", &[]).await;
+    three.publish(0, "q", &numbered(6)).await;
+    let queue = three.queue(0, "q").await;
+    let owner = three.brokers[0].new_owner();
+    let (_, mut deliveries) = subscribe(&queue, consumer(owner, Some(4))).await;
+    let taken = take(&mut deliveries, 4).await;
+    let (third, other) = (three.queue(2, "q").await, three.brokers[2].new_owner());
+    let theirs = third.get(other, false).await.expect("asked").expect("it waits");
+    assert_eq!(value(&theirs.record.record), "00004");
+    three.lead(SHARD, 1).await;
+    queue.settle(owner, places(&taken[..1]), Disposition::Accept).await.expect("told, or noted");
+    let (second, another) = (three.queue(1, "q").await, three.brokers[1].new_owner());
+    let (_, mut others) = subscribe(&second, consumer(another, None)).await;
+    assert_eq!(texts(&take(&mut others, 1).await), ["00005"]);
+    assert_nothing_comes(&mut others).await;
+    // A handle that has ended is good for settling and closing.
+    queue.settle_durably(owner, places(&taken[1..2]), Disposition::Accept).await.expect("durable");
+    queue.close_owner(owner, false).await.expect("closed");
+    third.close_owner(other, false).await.expect("closed");
+    let mut came = texts(&take(&mut others, 3).await);
+    came.sort_unstable();
+    assert_eq!(came, numbered(6)[2..5]);
+    // It leads again, and its session's next records are known to the one that leads after it.
+    three.lead(SHARD, 0).await;
+    let back = three.queue(0, "q").await;
+    assert_eq!(back.get(three.brokers[0].new_owner(), true).await, Ok(None), "all is with somebody");
+    second.close_owner(another, true).await.expect("closed");
+    three.until(0, "q", |figures| (figures.ready, figures.leased) == (4, 0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_begins_does_not_wait_for_ever_for_who_says_nothing() {
+    let three = Three::started().await;
+    three.declare("q", &[]).await;
+    three.publish(0, "q", &numbered(3)).await;
+    let (third, other) = (three.queue(2, "q").await, three.brokers[2].new_owner());
+    let taken = third.get(other, false).await.expect("asked").expect("it waits");
+    // What it has is with it as long as it can be; then others get it.
+    three.isolate(2, true);
+    three.lead(SHARD, 1).await;
+    let started = tokio::time::Instant::now();
+    let here = three.brokers[1].new_owner();
+    let first = three.queue(1, "q").await.get(here, false).await.expect("asked").expect("it waits");
+    assert_eq!(first.place, taken.place);
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    three.isolate(2, false);
+    // It has come too late, and what it settles is somebody else's.
+    third.settle(other, vec![taken.place], Disposition::Accept).await.expect("noted");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let back = Disposition::Release { failed: false };
+    three.queue(1, "q").await.settle_durably(here, vec![first.place], back).await.expect("durable");
+    three.until(0, "q", |figures| (figures.ready, figures.leased) == (3, 0)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -402,23 +463,61 @@ async fn what_a_node_had_that_is_gone_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_breaks_and_comes_back_is_another_one() {
+async fn over_the_next_link_sessions_keep_what_they_have() {
     let three = Three::started().await;
     three.declare("q", &[]).await;
-    three.publish(0, "q", &numbered(2)).await;
+    three.publish(0, "q", &numbered(5)).await;
     let queue = three.queue(1, "q").await;
-    let owner = three.brokers[1].new_owner();
-    let got = queue.get(owner, false).await.expect("asked").expect("it waits");
+    let (owner, closed) = (three.brokers[1].new_owner(), three.brokers[1].new_owner());
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.push(queue.get(owner, false).await.expect("asked").expect("it waits"));
+    }
+    queue.get(closed, false).await.expect("asked").expect("it waits");
     let (one, two) = (three.nodes[0].node_id(), three.nodes[1].node_id());
     three.transport.isolate(one, &[two], true);
+    queue.settle(owner, places(&taken[..1]), Disposition::Accept).await.expect("noted");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    three.transport.isolate(one, &[two], false);
     assert!(queue.figures().await.is_err(), "nobody knows what has arrived");
+    queue.settle(owner, places(&taken[1..2]), Disposition::Accept).await.expect("noted");
+    queue.close_owner(closed, true).await.expect("noted");
+    three.transport.isolate(one, &[two], false);
+    // One is settled, one has been so since, one is with its owner, one has come back, and one always waited.
+    three.until(1, "q", |figures| (figures.ready, figures.leased) == (2, 1)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let here = three.brokers[0].new_owner();
+    let (_, mut deliveries) = subscribe(&three.queue(0, "q").await, consumer(here, None)).await;
+    let came = take(&mut deliveries, 2).await;
+    assert_eq!(texts(&came), numbered(5)[3..]);
+    assert_eq!((came[0].redelivered, came[1].redelivered), (true, false));
+    queue.settle_durably(owner, places(&taken[2..]), Disposition::Accept).await.expect("durable");
+    queue.close_owner(owner, true).await.expect("closed");
+    assert_nothing_comes(&mut deliveries).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_on_its_way_over_a_link_that_broke_is_not_lost() {
+    let three = Three::started().await;
+    three.declare("q", &[]).await;
     let queue = three.queue(1, "q").await;
-    // The new link has ended the old one, and what it had is back.
-    three.until(1, "q", |figures| (figures.ready, figures.leased) == (2, 0)).await;
-    let again = queue.get(owner, false).await.expect("asked").expect("it is back");
-    assert_eq!((again.place, again.redelivered), (got.place, true));
+    let owner = three.brokers[1].new_owner();
+    let (_, mut deliveries) = subscribe(&queue, consumer(owner, Some(10))).await;
+    let (one, two) = (three.nodes[0].node_id(), three.nodes[1].node_id());
+    three.transport.isolate(one, &[two], true);
+    // The leader hands them out; they do not arrive.
+    three.publish(0, "q", &numbered(4)).await;
+    three.until(0, "q", |figures| figures.leased == 4).await;
+    three.transport.isolate(one, &[two], false);
+    while let Some(early) = deliveries.next().await {
+        let places = places(&early);
+        queue.settle(owner, places, Disposition::Accept).await.expect("settled");
+    }
+    let queue = three.queue(1, "q").await;
+    let (_, mut deliveries) = subscribe(&queue, consumer(owner, Some(10))).await;
+    let figures = three.figures(0, "q").await;
+    let came = take(&mut deliveries, (figures.ready + figures.leased) as usize).await;
+    queue.settle_durably(owner, places(&came), Disposition::Accept).await.expect("durable");
+    three.until(0, "q", |figures| (figures.ready, figures.leased) == (0, 0)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -155,6 +155,13 @@ impl Queue {
         lanes.map(size_of).sum()
     }
 
+    /// Whether a record is neither settled nor dead.
+    fn waits(&self, place: Place) -> bool {
+        let log = &self.lanes[&place.lane];
+        let is_dead = log.marks.get(&place.offset).is_some_and(|marks| marks.dead.is_some());
+        place.offset < log.end && !log.settled.contains(&place.offset) && !is_dead
+    }
+
     fn commit(&mut self) {
         for (lane, changes) in self.dispatcher.take_changes() {
             self.lanes.get_mut(&lane).unwrap().apply(changes, self.now);
@@ -572,6 +579,28 @@ fn what_another_leader_handed_out_is_settled_by_who_has_it_unless_somebody_else_
 }
 
 #[test]
+fn what_another_leader_handed_out_stays_with_who_has_it_unless_somebody_else_has() {
+    let mut queue = Queue::new(Options::default(), 1);
+    queue.append(0, 6);
+    queue.dispatcher.subscribe(consumer(OWNER, 4)).unwrap();
+    assert_eq!(queue.offsets(), [0, 1, 2, 3]);
+    queue.restart();
+    queue.dispatcher.subscribe(consumer(OwnerId(2), 1)).unwrap();
+    assert_eq!(queue.offsets(), [0], "it comes to another one");
+    let at = |offset| Place { lane: 0, offset };
+    assert_eq!(queue.dispatcher.adopt(OWNER, (0..=3).map(at)), 3);
+    assert_eq!(queue.dispatcher.adopt(OWNER, [at(1), at(9)]), 1, "it has it, and there is no such record");
+    queue.dispatcher.subscribe(consumer(OwnerId(2), 9)).unwrap();
+    assert_eq!(queue.offsets(), [4, 5]);
+    queue.dispatcher.keep_only(OWNER, &[at(1), at(0)].into(), 0);
+    assert_eq!(queue.offsets(), [2, 3], "what it does not have comes back");
+    queue.dispatcher.settle(OWNER, at(1), FAIL, 0).unwrap();
+    let again = queue.run();
+    assert_eq!((again[0].place, again[0].redelivered, again[0].marks.failures), (at(1), true, 1));
+    assert_eq!(queue.dispatcher.leased_to(OWNER), []);
+}
+
+#[test]
 fn no_more_is_leased_than_allowed() {
     let options = Options { leased_max: 3, ..Options::default() };
     let mut queue = Queue::new(options, 1);
@@ -592,6 +621,8 @@ enum Step {
     Settle(usize, Disposition),
     /// By somebody to whom another leader handed it out.
     Again(Place, Disposition),
+    /// By another leader it was handed out to this one.
+    Adopt(Place, u64),
     CloseOwner(u64),
     Get(u64),
     Drop(u64),
@@ -599,7 +630,8 @@ enum Step {
     Purge,
     Bury,
     Wait(TimestampMs),
-    Restart,
+    /// Whether those who have records say so to the next leader.
+    Restart(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -623,7 +655,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Purge),
         2 => Just(Step::Bury),
         1 => (1i64..20).prop_map(Step::Wait),
-        1 => Just(Step::Restart),
+        3 => (0u8..2, 0i64..40, 0u64..4).prop_map(|(lane, offset, owner)| Step::Adopt(Place { lane, offset }, owner)),
+        2 => any::<bool>().prop_map(Step::Restart),
     ]
 }
 
@@ -663,13 +696,16 @@ proptest! {
                         queue.dispatcher.settle(owner, place, disposition, 0).unwrap();
                     }
                 }
+                Step::Adopt(place, owner) => {
+                    let has = queue.waits(place) && !leased.contains_key(&place);
+                    if has {
+                        leased.insert(place, OwnerId(owner));
+                    }
+                    let has = has || leased.get(&place) == Some(&OwnerId(owner));
+                    prop_assert_eq!(queue.dispatcher.adopt(OwnerId(owner), [place]), usize::from(has));
+                }
                 Step::Again(place, disposition) => {
-                    let log = &queue.lanes[&place.lane];
-                    let is_dead = log.marks.get(&place.offset).is_some_and(|marks| marks.dead.is_some());
-                    let waits = place.offset < log.end
-                        && !log.settled.contains(&place.offset)
-                        && !leased.contains_key(&place)
-                        && !is_dead;
+                    let waits = queue.waits(place) && !leased.contains_key(&place);
                     let holds = waits && !matches!(disposition, Disposition::Release { .. });
                     let held = queue.dispatcher.settle_again(OwnerId(7), place, disposition, queue.now);
                     prop_assert_eq!(held, holds, "{:?}", place);
@@ -707,9 +743,15 @@ proptest! {
                     }
                 }
                 Step::Wait(ms) => queue.now += ms,
-                Step::Restart => {
+                Step::Restart(they_say_so) => {
                     queue.restart();
-                    leased.clear();
+                    if they_say_so {
+                        for (place, owner) in &leased {
+                            prop_assert_eq!(queue.dispatcher.adopt(*owner, [*place]), 1);
+                        }
+                    } else {
+                        leased.clear();
+                    }
                     consumers.clear();
                     dying.clear();
                 }
