@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use openraft::Instant as _;
 use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::errors::{LinearizableReadError, RaftError};
@@ -183,6 +184,17 @@ impl ShardHandle {
     /// Who leads the shard as far as this node knows right now.
     pub fn leadership(&self) -> Leadership {
         *self.replica.leadership.borrow()
+    }
+
+    /// Whether a majority has heard of this node as the leader within the shortest time in which it could elect another one
+    /// that is only silent. Who leads without it may have been followed already, and not know that. It is no proof: where
+    /// the others know that a leader is gone they elect at once ([`ShardHandle::linearize`] proves it).
+    pub fn holds_lease(&self) -> bool {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return true };
+        let lease = Duration::from_millis(raft.config().election_timeout_min);
+        let metrics = raft.data_metrics();
+        let acknowledged = metrics.borrow_watched().last_quorum_acked;
+        self.replica.leadership.borrow().is_leader && acknowledged.is_some_and(|at| at.elapsed() < lease)
     }
 
     /// The nodes that vote in this shard, as far as this node knows.

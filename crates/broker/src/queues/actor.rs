@@ -38,6 +38,9 @@ const ASKS_AT_ONCE: usize = 256;
 /// How long an actor sleeps at most: a change of leaders wakes nobody.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How soon a leader that does not know whether it still leads looks again.
+const LEASE_AGAIN: Duration = Duration::from_millis(20);
+
 /// Dead records that are published at a time.
 const BURIALS_MAX: usize = 64;
 
@@ -84,7 +87,9 @@ pub(super) struct Actor {
     asks: mpsc::Receiver<Ask>,
     wake: Arc<Notify>,
     lasting: Lasting,
-    /// Set until everybody has said what an earlier leader handed out to him: until then nothing is handed out.
+    /// Set until everybody has said what an earlier leader handed out to him.
+    is_gathering: bool,
+    /// Nothing is handed out: it gathers, or does not know whether it still leads.
     is_quiet: bool,
     /// What can only be answered after that.
     quieted: Vec<Ask>,
@@ -158,6 +163,7 @@ impl Actor {
             asks,
             wake: Arc::clone(&wake),
             lasting: lasting.clone(),
+            is_gathering: is_quiet,
             is_quiet,
             quieted: Vec::new(),
             unheard: None,
@@ -220,6 +226,7 @@ impl Actor {
             if !self.leads() {
                 return Ended::NotLeader;
             }
+            self.look_whether_quiet().await;
             self.catch_up().await;
             if !self.is_quiet {
                 self.dispatcher.expire(self.clock.now_ms());
@@ -230,8 +237,15 @@ impl Actor {
             }
             self.bury().await;
             self.propose_changes();
-            let times =
-                [self.retry_at, self.read_again_at, self.bury_again_at, self.next_time(), self.ends_at()];
+            let lease_at = (self.is_quiet && !self.is_gathering).then(|| Instant::now() + LEASE_AGAIN);
+            let times = [
+                self.retry_at,
+                self.read_again_at,
+                self.bury_again_at,
+                self.next_time(),
+                self.ends_at(),
+                lease_at,
+            ];
             let until = times.into_iter().flatten().fold(Instant::now() + LOOK_AGAIN, Instant::min);
             tokio::select! {
                 biased;
@@ -266,6 +280,17 @@ impl Actor {
         !self.is_closed.load(Ordering::Acquire)
             && !self.is_out_of_step
             && self.lanes.values().all(|lane| lane.partition.leadership() == Ok(lane.term))
+    }
+
+    /// Looks whether records may be handed out, and answers what waited for that.
+    async fn look_whether_quiet(&mut self) {
+        let holds_lease = |lane: &Lane| lane.partition.handle().holds_lease();
+        self.is_quiet = self.is_gathering || !self.lanes.values().all(holds_lease);
+        if !self.is_quiet {
+            for ask in std::mem::take(&mut self.quieted) {
+                self.carry_out(ask).await;
+            }
+        }
     }
 
     /// When the actor may end, if nobody uses the queue until then. One whose records may expire and must then go
@@ -430,16 +455,13 @@ impl Actor {
 
     async fn carry_out_many(&mut self, first: Ask) {
         self.asked_at = Instant::now();
+        // It may have slept for long.
+        self.look_whether_quiet().await;
         self.carry_out(first).await;
         for _ in 1..ASKS_AT_ONCE {
             match self.asks.try_recv() {
                 Ok(ask) => self.carry_out(ask).await,
                 Err(_) => break,
-            }
-        }
-        if !self.is_quiet {
-            for ask in std::mem::take(&mut self.quieted) {
-                self.carry_out(ask).await;
             }
         }
     }
@@ -460,7 +482,7 @@ impl Actor {
         // A reply that nobody waits for any more is nobody's loss, except where it carries a record.
         match ask {
             Ask::Get(..) | Ask::Purge(_) if self.is_quiet => self.quieted.push(ask),
-            Ask::Begin => self.is_quiet = false,
+            Ask::Begin => self.is_gathering = false,
             Ask::Adopt(owner, places) => {
                 // What waits has its size before it is taken out.
                 self.note_growth().await;
