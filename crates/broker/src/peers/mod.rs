@@ -32,6 +32,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, watch};
+use weir_cluster::ShardHandle;
 use weir_model::{NodeId, ShardId, TopicId};
 
 use self::answers::Answer;
@@ -51,8 +52,11 @@ pub(crate) use serving::Service;
 /// Asks that wait to be sent. Whoever has more to ask waits.
 const ASKS_MAX: usize = 1_024;
 
-/// How long it is waited for the end of a queue's use.
-const END_MAX: Duration = Duration::from_secs(1);
+/// How long it is waited until whoever served a queue has ended.
+const END_MAX: Duration = Duration::from_millis(1_500);
+
+/// How often an actor is woken whose leadership is over.
+const WAKE_AGAIN: Duration = Duration::from_millis(20);
 
 /// What this node has to do with the queues of others, and others with its own.
 #[derive(Default)]
@@ -73,6 +77,26 @@ struct Attached {
     stop: Arc<Notify>,
     /// What the leader's node said to it; none until it has.
     answer: watch::Receiver<Option<Answer>>,
+}
+
+/// The use of a queue that is to end.
+struct Ending {
+    queue: QueueRef,
+    stop: Arc<Notify>,
+}
+
+impl Attached {
+    fn ending(&self) -> Ending {
+        Ending { queue: self.queue.clone(), stop: Arc::clone(&self.stop) }
+    }
+}
+
+impl Ending {
+    /// Ends it, and waits until what sessions have was left.
+    async fn end(self) {
+        self.stop.notify_one();
+        let _ = tokio::time::timeout(END_MAX, self.queue.until_gone()).await;
+    }
 }
 
 /// What is read of another node's call, or answer: written again, the same; for tests of the encoding.
@@ -119,7 +143,10 @@ impl Broker {
             match known {
                 Some(known) => (known.queue.clone(), known.answer.clone()),
                 None => {
-                    let attached = self.attach(topic, leader);
+                    let before = remotes.get(&topic).map(Attached::ending);
+                    // In any case, so that there is never one of which nobody knows.
+                    before.iter().for_each(|before| before.stop.notify_one());
+                    let attached = self.attach(topic, leader, before);
                     let both = (attached.queue.clone(), attached.answer.clone());
                     remotes.insert(topic, attached);
                     both
@@ -141,8 +168,9 @@ impl Broker {
         }
     }
 
-    /// Begins to use a queue of another node. What sessions here have of it that node hears first.
-    fn attach(self: &Arc<Broker>, topic: TopicId, leader: NodeId) -> Attached {
+    /// Begins to use a queue of another node. What sessions here have of it that node hears first, so that whoever served
+    /// it to them before ends before that.
+    fn attach(self: &Arc<Broker>, topic: TopicId, leader: NodeId, before: Option<Ending>) -> Attached {
         let (sender, mut asks) = mpsc::channel(ASKS_MAX);
         let (wake, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let lasting = Lasting::new(topic, self.queues.holdings.clone());
@@ -150,21 +178,33 @@ impl Broker {
         let (told, answer) = watch::channel(None);
         let (link, first) = (self.link(leader), self.queues.next_consumers());
         let (broker, holdings, stopping) =
-            (Arc::downgrade(self), self.queues.holdings.clone(), Arc::clone(&stop));
+            (Arc::clone(self), self.queues.holdings.clone(), Arc::clone(&stop));
         tokio::spawn(async move {
-            // A link that nobody has used for a while may end just then.
             let seated = async {
+                // A link that nobody has used for a while may end just then.
                 let (seat, events) = if link.greet().await { link.take_seat()? } else { return None };
-                Some((seat, events, link.attach(seat, topic).await))
+                let said = link.attach(seat, topic).await;
+                if said == Answer::Done {
+                    broker.let_go(topic, before).await;
+                }
+                Some((seat, events, said))
             };
             let seated = tokio::select! {
                 seated = seated => seated,
                 () = stopping.notified() => None,
+                () = broker.until_led_by_another(topic, leader) => None,
+            };
+            let outdated = broker.until_led_by_another(topic, leader);
+            // A queue's use keeps no broker.
+            let broker = {
+                let weak = Arc::downgrade(&broker);
+                drop(broker);
+                weak
             };
             match seated {
                 Some((seat, events, Answer::Done)) => {
                     let remote = Remote::new(Arc::clone(&link), seat, wake, stopping, first);
-                    remote.serve(holdings.take(topic), &told, events, asks, &lasting).await;
+                    remote.serve(holdings.take(topic), &told, events, asks, &lasting, outdated).await;
                     tracing::debug!(%topic, node = %leader, "a queue of another node is gone");
                     link.leave(seat);
                 }
@@ -187,18 +227,58 @@ impl Broker {
         Attached { queue, leader, stop, answer }
     }
 
-    /// Ends the use of a queue of another node, but for that of one; what sessions here have of it is left to whoever leads
-    /// it next.
-    pub(crate) async fn end_remote(&self, topic: TopicId, but: Option<NodeId>) {
-        let ending = {
-            let remotes = self.peers.remotes.lock();
-            let attached = remotes.get(&topic).filter(|attached| Some(attached.leader) != but);
-            attached.map(|attached| (attached.queue.clone(), Arc::clone(&attached.stop)))
-        };
-        if let Some((queue, stop)) = ending {
-            stop.notify_one();
-            let _ = tokio::time::timeout(END_MAX, queue.until_gone()).await;
+    /// Whoever serves a queue to sessions here ends, if it is not whom they use from here on: the use of another node's, and
+    /// an actor whose leadership is over.
+    async fn let_go(&self, topic: TopicId, before: Option<Ending>) {
+        if let Some(before) = before {
+            before.end().await;
         }
+        if let Some(queue) = self.running_here(topic).await {
+            // It may not know yet that it leads no more.
+            let gone = async {
+                while tokio::time::timeout(WAKE_AGAIN, queue.until_gone()).await.is_err() {
+                    queue.wake();
+                }
+            };
+            let _ = tokio::time::timeout(END_MAX, gone).await;
+        }
+    }
+
+    /// Returns when this node has heard that neither it nor the named node leads a queue, but another one.
+    fn until_led_by_another(
+        &self,
+        topic: TopicId,
+        leader: NodeId,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let shard = self.topic_by_id(topic).and_then(|topic| Some(topic.meta.partitions.first()?.shard));
+        let leadership = shard.and_then(|shard| self.node.shard(shard)).map(ShardHandle::on_leadership);
+        let here = self.node.node_id();
+        async move {
+            if let Some(mut leadership) = leadership {
+                let before = leadership.borrow_and_update().term;
+                while leadership.changed().await.is_ok() {
+                    let now = *leadership.borrow_and_update();
+                    // Whoever says that he leads may be believed before this node has heard of it.
+                    if now.term > before && now.leader.is_some_and(|now| now != leader && now != here) {
+                        return;
+                    }
+                }
+            }
+            std::future::pending().await
+        }
+    }
+
+    /// Ends the use of a queue of another node; what sessions here have of it is left to whoever leads it next.
+    pub(crate) async fn end_remote(&self, topic: TopicId) {
+        let ending = self.peers.remotes.lock().get(&topic).map(Attached::ending);
+        if let Some(ending) = ending {
+            ending.end().await;
+        }
+    }
+
+    /// Whether sessions here use a queue as another node's.
+    pub(crate) fn has_remote(&self, topic: TopicId) -> bool {
+        self.peers.remotes.lock().get(&topic).is_some_and(|attached| !attached.queue.is_gone())
     }
 
     /// The link to another node, which may be a new one.

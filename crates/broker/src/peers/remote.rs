@@ -120,8 +120,8 @@ impl Remote {
         }
     }
 
-    /// Carries what is asked to the leader's node, and what comes from there to sessions, until the queue is gone: first of
-    /// all what sessions have, and `told` says when the leader knows that. Whoever waits for an answer in the end hears that
+    /// Carries what is asked to the leader's node, and what comes from there to sessions, until the queue is gone, or the
+    /// node outdated as its leader: first of all what sessions have, and `told` says when the leader knows that. Whoever waits for an answer in the end hears that
     /// the queue is gone only after nobody can ask any more.
     pub(super) async fn serve(
         mut self,
@@ -130,10 +130,22 @@ impl Remote {
         mut events: mpsc::UnboundedReceiver<Event>,
         mut asks: mpsc::Receiver<Ask>,
         lasting: &Lasting,
+        outdated: impl Future<Output = ()> + Send,
     ) {
         let (promises, mut promised) = mpsc::unbounded_channel();
         self.say_what_sessions_have(held).await;
-        while self.step(&mut events, &mut asks, (&promises, &mut promised), told).await.is_ok() {}
+        tokio::pin!(outdated);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut outdated => break,
+                step = self.step(&mut events, &mut asks, (&promises, &mut promised), told) => {
+                    if step.is_err() {
+                        break;
+                    }
+                }
+            }
+        }
         self.holding.unsure = std::mem::take(&mut self.unsure).into_values().collect();
         lasting.leave(std::mem::take(&mut self.holding), &mut asks);
         told.send_if_modified(|told| {

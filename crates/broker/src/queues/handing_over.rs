@@ -20,12 +20,6 @@ use crate::topology::{QueueInfo, TopologyError};
 /// How long a leader who begins waits for others to say what they have. One that takes longer is taken for gone.
 const GATHER_MAX: Duration = Duration::from_secs(2);
 
-/// How long it may take until the actor of a leadership that is over has noticed that.
-const LET_GO_MAX: Duration = Duration::from_millis(1_500);
-
-/// How often such an actor is woken.
-const WAKE_AGAIN: Duration = Duration::from_millis(20);
-
 /// Queues that are seen to at a time.
 const CARRIERS_MAX: usize = 256;
 
@@ -99,7 +93,7 @@ impl Broker {
         queue: QueueRef,
         others: Vec<NodeId>,
     ) {
-        self.end_remote(topic, None).await;
+        self.end_remote(topic).await;
         self.hand_over(&queue, topic).await;
         let asked = others.into_iter().map(|node| {
             let (broker, gone) = (&self, &queue);
@@ -120,21 +114,13 @@ impl Broker {
         let _ = queue.tell(Ask::Begin).await;
     }
 
-    /// Another node begins to lead a queue: says to it what sessions here have, if they have anything.
+    /// Another node begins to lead a queue: says to it what sessions here have, if they may have anything.
     pub(crate) async fn come_to(self: &Arc<Broker>, leader: NodeId, topic: TopicId) {
-        self.end_remote(topic, Some(leader)).await;
-        if let Some(queue) = self.running_here(topic).await {
-            // It leads no more, and may not know it yet.
-            let gone = async {
-                while tokio::time::timeout(WAKE_AGAIN, queue.until_gone()).await.is_err() {
-                    queue.wake();
-                }
-            };
-            let _ = tokio::time::timeout(LET_GO_MAX, gone).await;
-        }
-        if self.queues.holdings.has(topic)
-            && let Ok(queue) = self.remote_queue(topic, leader).await
-        {
+        let may_have = self.queues.holdings.has(topic)
+            || self.has_remote(topic)
+            || self.running_here(topic).await.is_some();
+        if may_have && let Ok(queue) = self.remote_queue(topic, leader).await {
+            // What has been left since.
             self.hand_over(&queue, topic).await;
         }
     }

@@ -118,8 +118,9 @@ impl Broker {
             lanes.push((number, partition));
         }
         // Others may still have what an earlier leader handed out to them.
-        let others = self.others_connected();
-        let is_quiet = !others.is_empty() && lanes.iter().any(|(_, partition)| may_be_out(partition));
+        let (others, has_remote) = (self.others_connected(), self.has_remote(topic.id()));
+        let is_quiet =
+            (!others.is_empty() || has_remote) && lanes.iter().any(|(_, partition)| may_be_out(partition));
         let lasting = Lasting::new(topic.id(), self.queues.holdings.clone());
         let (first, clock) = (self.queues.next_consumers(), self.clock.clone());
         let (actor, queue) = Actor::new(lanes, options, first, clock, lasting, is_quiet)?;

@@ -420,6 +420,31 @@ async fn who_leads_no_more_keeps_what_its_own_sessions_have() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_sessions_had_over_a_link_that_hangs_the_next_leader_hears() {
+    let three = Three::started().await;
+    three.declare("q", &[]).await;
+    three.publish(0, "q", &numbered(5)).await;
+    let queue = three.queue(1, "q").await;
+    let owner = three.brokers[1].new_owner();
+    let (_, mut deliveries) = subscribe(&queue, consumer(owner, Some(4))).await;
+    let taken = take(&mut deliveries, 4).await;
+    let (one, two) = (three.nodes[0].node_id(), three.nodes[1].node_id());
+    three.transport.isolate(one, &[two], true);
+    queue.settle(owner, places(&taken[..2]), Disposition::Accept).await.expect("told");
+    three.lead(SHARD, 2).await;
+    // Somebody on the same node is the first to use it over another link.
+    let again = three.queue(1, "q").await;
+    let other = three.brokers[2].new_owner();
+    let (_, mut others) = subscribe(&three.queue(2, "q").await, consumer(other, None)).await;
+    assert_eq!(texts(&take(&mut others, 1).await), ["00004"]);
+    assert_nothing_comes(&mut others).await;
+    again.settle_durably(owner, places(&taken[2..3]), Disposition::Accept).await.expect("durable");
+    queue.close_owner(owner, true).await.expect("closed");
+    assert_eq!(texts(&take(&mut others, 1).await), ["00003"]);
+    assert_nothing_comes(&mut others).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_begins_does_not_wait_for_ever_for_who_says_nothing() {
     let three = Three::started().await;
     three.declare("q", &[]).await;

@@ -107,7 +107,7 @@ impl Process {
         let mut deliveries = session.deliveries.lock().await;
         match timeout(NEXT_WITHIN, deliveries.next()).await {
             Err(_) => Answer::Deliveries(Vec::new()),
-            Ok(None) => self.forget(&session),
+            Ok(None) => self.gone(&session).await,
             Ok(Some(handed)) => {
                 let delivered: Option<Vec<Delivered>> =
                     handed.iter().map(|delivery| self.hand(&session, delivery)).collect();
@@ -140,9 +140,10 @@ impl Process {
         Some(Delivered { offset, message })
     }
 
-    fn forget(&self, session: &Session) -> Answer {
+    /// The queue has another leader, to whom what the session has is given back.
+    async fn gone(&self, session: &Session) -> Answer {
         tracing::info!(queue = rules(session.number).name, session = session.id, "gone");
-        self.sessions.0.lock().remove(&session.id);
+        self.end(session, false).await;
         Answer::Gone
     }
 
@@ -160,7 +161,7 @@ impl Process {
         }
         match settled {
             Ok(()) => Answer::Done,
-            Err(QueueGone) => self.forget(&session),
+            Err(QueueGone) => self.gone(&session).await,
         }
     }
 
@@ -176,7 +177,7 @@ impl Process {
         if self.sessions.0.lock().remove(&session.id).is_some() {
             tracing::info!(queue = rules(session.number).name, session = session.id, failed, "closed");
             self.history.lock().note(now_ms(), Happening::Closed { session: session.id, failed });
-            // If the queue is gone, so are its leases.
+            // Whoever leads the queue next hears of it, too.
             let _ = session.queue.close_owner(session.owner, failed).await;
         }
     }
