@@ -39,6 +39,12 @@ class Fault:
     begin: float
     end: float
     words: str = ""
+    # When its undoing began: from then on what it held may arrive, before all of it is undone.
+    undoing: float | None = None
+
+    @property
+    def lets_through(self) -> float:
+        return self.end if self.undoing is None else self.undoing
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class History:
                 continue
             if fault.kind in SLOW and read_at <= fault.end + HELD_SECONDS:
                 return True
-            if fault.kind in LATE and fault.end <= read_at <= fault.end + HELD_SECONDS:
+            if fault.kind in LATE and fault.lets_through <= read_at <= fault.end + HELD_SECONDS:
                 return True
             if fault.kind in LATE and read_at <= fault.begin + DEPOSED_SECONDS:
                 return True

@@ -144,12 +144,13 @@ class Nemesis:
     def _end(self, entry: tuple[Kind, Active, float, float]) -> None:
         kind, active, began, _ = entry
         self.active.remove(entry)
+        undoing = time.monotonic()
         try:
             active.undo()
         except CannotDo as missing:
             self.undoable[kind.name] = str(missing)
         self.timeline.say(f"{kind.name} is over")
-        self.history.faults.append(Fault(active.kind, active.nodes, began, time.monotonic(), active.words))
+        self.history.faults.append(Fault(active.kind, active.nodes, began, time.monotonic(), active.words, undoing))
         self.ground.taken = {node for _, other, *_ in self.active if other.away for node in other.nodes}
         self.ground.away = {node for _, other, *_ in self.active for node in other.away}
 

@@ -14,10 +14,14 @@ from pathlib import Path
 
 import pika
 from differential.client import Connection, Event
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
 from killing.queues import Expected
 from killing.workers import Stopping
+
+# A connection that ends, is refused, or to which nobody says anything: the last is none of pika's own errors.
+GONE = (AMQPError, AMQPConnectorException, OSError)
 
 Address = tuple[str, int]
 
@@ -286,7 +290,7 @@ class Consumer:
             self.sessions += 1
             try:
                 session, connection = self._connect()
-            except (AMQPError, OSError):
+            except GONE:
                 time.sleep(0.02)
                 continue
             self.ledger.write(f"opened {session} {time.monotonic()}\n")
@@ -294,7 +298,7 @@ class Consumer:
                 self._stay(connection, session, self.dice.uniform(1, 5))
                 self.ledger.write(f"freed {self.role.queue} {session} {time.monotonic()}\n")
                 connection.close()
-            except (AMQPError, OSError):
+            except GONE:
                 pass
         self.ledger.close()
 

@@ -122,7 +122,11 @@ impl Link {
     fn break_off(&self, why: &str) {
         let mut state = self.state.lock();
         if !std::mem::replace(&mut state.is_broken, true) {
-            tracing::info!(node = %self.to, why, queues = state.seats.len(), "the link to a node has ended");
+            match state.seats.len() {
+                // Tried again soon, and again.
+                0 => tracing::debug!(node = %self.to, why, "there is no link to a node"),
+                queues => tracing::info!(node = %self.to, why, queues, "the link to a node has ended"),
+            }
         }
         // Those who listen hear that there is nothing more.
         state.seats.clear();
