@@ -191,6 +191,10 @@ impl ShardHandle {
     /// the others know that a leader is gone they elect at once ([`ShardHandle::linearize`] proves it).
     pub fn holds_lease(&self) -> bool {
         let Agreement::Group { raft, .. } = &self.replica.agreement else { return true };
+        // Nobody else can be elected where there is nobody else.
+        if raft.server_metrics().borrow_watched().membership_config.voter_ids().take(2).count() < 2 {
+            return true;
+        }
         let lease = Duration::from_millis(raft.config().election_timeout_min);
         let metrics = raft.data_metrics();
         let acknowledged = metrics.borrow_watched().last_quorum_acked;

@@ -271,7 +271,8 @@ impl Connection {
                 Err(GetError::Gone(gone)) => return Err(gone),
                 got => got,
             };
-            Ok((got, queue.figures().await?.ready))
+            // What was got is its owner's, also if the queue's leader is gone by now.
+            Ok((got, queue.figures().await.unwrap_or_default().ready))
         };
         let (info, queue, (got, ready)) = self.ask_queue(&name, get).await?;
         let Some(delivery) = got? else {

@@ -130,31 +130,36 @@ async fn consumers_go_on_at_the_next_leader_with_what_they_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_for_is_settled_at_the_next_leader() {
+async fn what_was_asked_for_stays_with_its_client_and_is_settled_at_the_next_leader() {
     let three = Three::started().await;
     let mut publisher = three.worlds[0].client().await;
     publisher.declare("q").await;
-    publisher.publish("q", b"settled").await;
-    publisher.publish("q", b"taken back").await;
-    assert_eq!(publisher.ready("q").await, 2);
+    for body in ["settled", "refused", "kept"] {
+        publisher.publish("q", body.as_bytes()).await;
+    }
+    assert_eq!(publisher.ready("q").await, 3);
     let mut client = three.worlds[1].client().await;
     let (first, _) = client.get("q").await.expect("it waits");
     let (second, _) = client.get("q").await.expect("it waits");
+    client.get("q").await.expect("it waits");
     assert_eq!(client.get("q").await, None);
     three.abandon(0).await;
     assert!(client.is_silent(LONG).await);
     let mut other = three.worlds[2].client().await;
     client.ack(1, first).await;
-    // Once it is settled, only the other one is left.
     assert!(client.is_silent(LONG).await);
-    assert_eq!(other.get("q").await.map(|(_, body)| body), Some("taken back".into()));
-    // Somebody else has got it meanwhile: settling it does nothing, and is no mistake.
-    client.ack(1, second).await;
+    assert_eq!(other.get("q").await, None, "all of it is with the client");
+    let back = basic::Nack { delivery_tag: second, requeue: true, ..Default::default() };
+    client.send(1, back).await;
     assert!(client.is_silent(LONG).await);
+    let (again, body) = other.get("q").await.expect("it is back");
+    assert_eq!(body, "refused");
+    other.ack(1, again).await;
     assert_eq!(other.get("q").await, None);
-    drop(other);
+    drop(client);
     tokio::time::sleep(LONG).await;
-    assert_eq!(client.get("q").await.map(|(_, body)| body), Some("taken back".into()));
+    assert_eq!(other.get("q").await.map(|(_, body)| body), Some("kept".into()));
+    assert_eq!(other.get("q").await, None, "and nothing else");
 }
 
 #[tokio::test(start_paused = true)]
