@@ -74,9 +74,8 @@ class History:
         """Whether what was sent before one time may have been read as late as another."""
         if read_at <= sent_before + CARRIED_SECONDS:
             return True
-        for fault in self.faults:
-            if fault.begin > sent_before + CARRIED_SECONDS:
-                continue
+        carriers = self._one_after_another(sent_before + CARRIED_SECONDS)
+        for fault in carriers:
             if fault.kind in SLOW and read_at <= fault.end + HELD_SECONDS:
                 return True
             if fault.kind in LATE and fault.lets_through <= read_at <= fault.end + HELD_SECONDS:
@@ -84,6 +83,16 @@ class History:
             if fault.kind in LATE and read_at <= fault.begin + DEPOSED_SECONDS:
                 return True
         return False
+
+    def _one_after_another(self, until: float) -> list[Fault]:
+        """Faults that began by a time, and those that kept on holding what these held."""
+        found = []
+        for fault in sorted(self.faults, key=lambda fault: fault.begin):
+            if fault.kind not in LATE + SLOW:
+                continue
+            if fault.begin <= until or any(before.end + HELD_SECONDS >= fault.begin for before in found):
+                found.append(fault)
+        return found
 
 
 def judge_topics(told: Told, held: Held, idempotent: set[str]) -> dict[str, list[str]]:

@@ -104,7 +104,8 @@ impl Sent {
         }
         let marks = Marks::decode(read)?;
         let expires_at = if read.bool()? { Some(read.i64()?) } else { None };
-        let record = QueueRecord { record: read_record(read)?, expires_at };
+        // Whoever it is for has it already.
+        let record = QueueRecord { record: read_record(read)?, expires_at, is_for_now: false };
         Ok(Sent { place, redelivered: flags & 1 > 0, permitted: flags & 2 > 0, marks, record })
     }
 }
@@ -345,7 +346,11 @@ pub(crate) fn examples() -> Vec<Answer> {
         redelivered: true,
         permitted: false,
         marks,
-        record: QueueRecord { record: record.clone(), expires_at: Some(1_700_000_000_001) },
+        record: QueueRecord {
+            record: record.clone(),
+            expires_at: Some(1_700_000_000_001),
+            is_for_now: false,
+        },
     };
     let fresh = Sent { permitted: true, marks: Marks::default(), ..sent.clone() };
     let figures = QueueFigures { ready: 1, ready_bytes: Some(5), leased: 2, consumers: 3 };

@@ -95,7 +95,7 @@ pub(super) struct Actor {
     quieted: Vec<Ask>,
     /// What came when the leadership was over.
     unheard: Option<Ask>,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) options: QueueOptions,
     pub(super) lanes: BTreeMap<LaneNumber, Lane>,
     pub(super) dispatcher: Dispatcher<QueueRecord>,

@@ -34,7 +34,7 @@ pub use weir_dispatch::{ConsumerId, LaneNumber, OwnerId, Place, SubscribeError};
 
 pub(crate) use handle::{Ask, Replies};
 pub(crate) use holdings::{Holding, Lasting, Unsure};
-pub(crate) use record::{EXPIRES_HEADER, read_records};
+pub(crate) use record::{EXPIRES_HEADER, Ttl, read_records};
 pub(crate) use registry::{NOBODY, OwnerSource, Queues};
 pub(crate) use room::{Reservation, Room};
 pub(crate) use sink::{Sink, UNTAKEN_BYTES_MAX, UNTAKEN_MAX, bytes_of, sink_with};

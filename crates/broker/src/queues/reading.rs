@@ -9,7 +9,7 @@ use weir_shard::ReadError;
 
 use super::QueueRecord;
 use super::actor::Actor;
-use super::record::{Run, read_records};
+use super::record::{Run, Ttl, read_records};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -89,6 +89,7 @@ impl Actor {
     async fn read_from(&mut self, place: Place, bytes: usize) -> Result<Run, ReadError> {
         let Some(lane) = self.lanes.get(&place.lane) else { return Err(ReadError::Closed) };
         let partition = lane.partition.clone();
-        read_records(&partition, place.offset, bytes, self.options.ttl_ms).await
+        let ttl = self.options.ttl_ms.map(|ms| Ttl { ms, now: self.clock.now_ms() });
+        read_records(&partition, place.offset, bytes, ttl).await
     }
 }

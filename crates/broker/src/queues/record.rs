@@ -24,16 +24,27 @@ pub struct QueueRecord {
     pub record: Record,
     /// From when on nobody gets it any more.
     pub expires_at: Option<TimestampMs>,
+    /// It is for whoever waits for it as it comes, and for nobody later.
+    pub is_for_now: bool,
+}
+
+/// How long records of a queue wait at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ttl {
+    pub ms: TimestampMs,
+    /// The time at which they are looked at. A record that says that it is from the future, because a clock was wrong, is as
+    /// if it had come just then: it would hold up all behind it.
+    pub now: TimestampMs,
 }
 
 impl QueueRecord {
-    /// A record of a queue in which none waits longer than `ttl_ms`.
-    pub(crate) fn new(record: Record, ttl_ms: Option<TimestampMs>) -> QueueRecord {
+    pub(crate) fn new(record: Record, ttl: Option<Ttl>) -> QueueRecord {
         let own = record.headers.iter().rev().find(|header| header.key == EXPIRES_HEADER);
         let own = own.and_then(|header| header.value.as_deref()?.try_into().ok()).map(i64::from_be_bytes);
-        let by_queue = ttl_ms.map(|ttl| record.timestamp.saturating_add(ttl));
+        let by_queue = ttl.map(|ttl| record.timestamp.min(ttl.now).saturating_add(ttl.ms));
         let expires_at = [own, by_queue].into_iter().flatten().min();
-        QueueRecord { record, expires_at }
+        let is_for_now = ttl.is_some_and(|ttl| ttl.ms <= 0) || own.is_some_and(|at| at <= record.timestamp);
+        QueueRecord { record, expires_at, is_for_now }
     }
 }
 
@@ -49,7 +60,7 @@ impl Waiting for QueueRecord {
     }
 
     fn is_for_now(&self) -> bool {
-        self.expires_at.is_some_and(|at| at <= self.record.timestamp)
+        self.is_for_now
     }
 }
 
@@ -67,7 +78,7 @@ pub(super) fn read_run(
     view: &PartitionView,
     from: Offset,
     max_bytes: usize,
-    ttl_ms: Option<TimestampMs>,
+    ttl: Option<Ttl>,
     cached_only: bool,
 ) -> Result<Run, ReadError> {
     let read = view.read(from, max_bytes, cached_only)?;
@@ -79,7 +90,7 @@ pub(super) fn read_run(
         for record in records_of(&header, &batch).map_err(corrupt)? {
             let record = record.map_err(corrupt)?;
             if record.offset >= from {
-                records.push((record.offset, QueueRecord::new(record, ttl_ms)));
+                records.push((record.offset, QueueRecord::new(record, ttl)));
             }
         }
     }
@@ -91,12 +102,12 @@ pub(crate) async fn read_records(
     partition: &PartitionRef,
     from: Offset,
     max_bytes: usize,
-    ttl_ms: Option<TimestampMs>,
+    ttl: Option<Ttl>,
 ) -> Result<Run, ReadError> {
     let view = Arc::clone(partition.view());
-    let run = match read_run(&view, from, max_bytes, ttl_ms, true) {
+    let run = match read_run(&view, from, max_bytes, ttl, true) {
         Err(ReadError::WouldBlock) => {
-            let read = move || read_run(&view, from, max_bytes, ttl_ms, false);
+            let read = move || read_run(&view, from, max_bytes, ttl, false);
             // It fails only when the runtime is going down.
             partition.blocking().run(read).await.unwrap_or(Err(ReadError::Closed))?
         }

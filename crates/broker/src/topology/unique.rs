@@ -8,7 +8,7 @@ use weir_model::unique::{UniqueHash, UniqueKey, WindowKind};
 use weir_model::{Offset, PartitionId, TimestampMs};
 
 use super::arguments::{InvalidArgument, Reader};
-use crate::queues::QueueRecord;
+use crate::queues::{QueueRecord, Ttl};
 
 /// The header whose value tells messages apart. Messages without it are all taken.
 pub const DEDUPLICATION_HEADER: &str = "x-deduplication-header";
@@ -58,9 +58,12 @@ impl UniqueWindow {
         let ttl_ms = ttl_of(record).or(self.ttl_ms);
         let expires_at = match ttl_ms {
             Some(ttl_ms) => now.saturating_add(ttl_ms),
-            None => {
-                QueueRecord::new(record.clone(), self.queue_ttl_ms).expires_at.unwrap_or(TimestampMs::MAX)
-            }
+            None => QueueRecord::new(
+                record.clone(),
+                self.queue_ttl_ms.map(|ms| Ttl { ms, now: record.timestamp }),
+            )
+            .expires_at
+            .unwrap_or(TimestampMs::MAX),
         };
         Some(UniqueKey {
             window: WindowKind::Business,

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::support::{World, read_what_is_there};
+use crate::support::topology::value;
+use crate::support::{EPOCH, World, read_what_is_there};
 use weir_broker::queues::{
     ConsumerId, GetError, Limits, OwnerId, QueueDeliveries, QueueDelivery, QueueOptions, QueueRef,
     SubscribeError,
 };
 use weir_broker::{AdminError, PublishError};
 use weir_dispatch::NewConsumer;
+use weir_model::batch::BatchBuilder;
 use weir_model::subscription::Disposition;
 
 const ACCEPT: Disposition = Disposition::Accept;
@@ -179,6 +181,26 @@ async fn records_expire_by_the_clock_and_the_first_go_where_there_are_too_many()
     let queue = queue_with(&world, "max", options).await;
     assert_eq!(queue.figures().await.unwrap().ready, 2);
     assert_eq!(texts(&[queue.get(world.broker().new_owner(), true).await.unwrap().unwrap()]), ["d"]);
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_from_the_future_holds_up_none_behind_it() {
+    let mut world = World::started(8).await;
+    world.create("ttl", 1).await;
+    // The clock of whoever published it was a day off.
+    let mut builder = BatchBuilder::new();
+    builder.push(EPOCH + 86_400_000, None, Some(b"tomorrow"), &[]);
+    world.publish(&world.partition("ttl", 0), builder.build()).await.unwrap();
+    world.publish_values("ttl", 0, &["today"]).await;
+    let options = QueueOptions { ttl_ms: Some(5_000), ..QueueOptions::default() };
+    let queue = queue_with(&world, "ttl", options).await;
+    let owner = world.broker().new_owner();
+    let first = queue.get(owner, false).await.unwrap().unwrap();
+    assert_eq!(value(&first.record.record), "tomorrow");
+    queue.settle(owner, vec![first.place], RELEASE).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert_eq!(queue.get(owner, true).await.unwrap(), None);
     world.stop().await;
 }
 
