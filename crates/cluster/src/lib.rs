@@ -24,6 +24,7 @@ mod options;
 mod proposer;
 mod raft;
 mod relay;
+mod replacing;
 mod replica;
 mod segments;
 mod takeover;

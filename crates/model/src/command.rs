@@ -14,7 +14,9 @@ use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
 use crate::unique::UniqueKey;
-use crate::{Incarnation, NodeId, Offset, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId};
+use crate::{
+    Incarnation, NodeId, Offset, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId,
+};
 
 /// One change to a shard's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
