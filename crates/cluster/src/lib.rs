@@ -55,6 +55,12 @@ pub fn decode_rpc_anything(bytes: bytes::Bytes) {
     raft::rpc::decode_anything(bytes);
 }
 
+/// Valid messages between nodes, for fuzzing.
+#[doc(hidden)]
+pub fn rpc_seeds() -> Vec<Vec<u8>> {
+    raft::rpc::seeds()
+}
+
 /// Reads bytes as frames of another node, whatever they are; for fuzzing.
 #[doc(hidden)]
 pub fn read_peer_frames_anything(bytes: &[u8]) {

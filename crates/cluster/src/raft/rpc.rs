@@ -29,6 +29,7 @@
 //! in, and are sent as chunks of their own.
 
 use bytes::Bytes;
+use openraft::entry::EntryPayload;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
@@ -39,7 +40,7 @@ use weir_model::{Incarnation, NodeId};
 
 use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
 use super::snapshot::{SnapshotAnswer, SnapshotRequest};
-use super::types::Config;
+use super::types::{Config, RaftEntry, Vote, log_id};
 
 const VERSION: u8 = 1;
 
@@ -381,8 +382,38 @@ fn decode_vote_request(r: &mut Reader) -> Result<VoteRequest<Config>, DecodeErro
     Ok(request)
 }
 
-/// Reads whatever bytes come as a request and as an answer; for fuzzing.
+/// Reads whatever bytes come as a request and as an answer; for fuzzing. Between whom a request
+/// goes can be written and read again.
 pub(crate) fn decode_anything(bytes: Bytes) {
-    let _ = Request::decode_between(bytes.clone());
+    if let Ok((between, request)) = Request::decode_between(bytes.clone()) {
+        let again = Request::decode_between(request.encode_between(between).concat().into());
+        assert_eq!(again.map(|(said, _)| said), Ok(between));
+    }
     let _ = Answer::decode(bytes);
+}
+
+/// Valid requests and answers, for fuzzing.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let vote = Vote::new_committed(5, 2);
+    let last = Some(log_id(4, 9));
+    let between = Between { from: Incarnation(1), to: Incarnation(2) };
+    let entry = RaftEntry { log_id: log_id(5, 10), payload: EntryPayload::Blank };
+    let append = AppendEntriesRequest { vote, prev_log_id: last, entries: vec![entry], leader_commit: last };
+    let requests = [
+        Request::Append(append),
+        Request::Vote(VoteRequest::new(vote, last)),
+        Request::Transfer(TransferLeaderRequest::new(vote, 3, last)),
+        Request::ReadIndex,
+        Request::HearsOf(NodeId(2)),
+    ];
+    let answers = [
+        Answer::Refused("no".to_owned()),
+        Answer::OtherIncarnation("another one".to_owned()),
+        Answer::Append(AppendEntriesResponse::PartialSuccess(last)),
+        Answer::Vote(VoteResponse::new(vote, last, true)),
+        Answer::Relay(Err(Refused::NotLeader(Some(NodeId(3))))),
+        Answer::ReadIndex(Ok(7)),
+    ];
+    let both = requests.iter().flat_map(|request| [request.encode(), request.encode_between(between)]);
+    both.map(|chunks| chunks.concat()).chain(answers.iter().map(|answer| answer.encode().to_vec())).collect()
 }
