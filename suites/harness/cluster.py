@@ -42,6 +42,8 @@ class Shard:
     term: int
     voters: tuple[int, ...] = ()
     applied: int | None = None
+    # Voters that came back without their data and are filled anew.
+    catching_up: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def parse_status(said: dict) -> Status:
         name = str(entry.get("id", entry.get("shard")))
         voters = tuple(sorted(voter for one in entry.get("voters", ()) if (voter := _id(one)) is not None))
         applied = entry.get("applied_index")
-        shards[name] = Shard(name, _id(entry.get("leader")), int(entry.get("term") or 0), voters, applied)
+        behind = tuple(entry.get("catching_up", ()))
+        shards[name] = Shard(name, _id(entry.get("leader")), int(entry.get("term") or 0), voters, applied, behind)
     nodes = tuple(sorted(node for one in said.get("nodes", ()) if (node := _id(one)) is not None))
     return Status(nodes, shards, said)
 
@@ -300,6 +303,11 @@ class Cluster:
                 if shard.leader is not None and shard.term >= known.get(shard.id, (0, -1))[1]:
                     known[shard.id] = (shard.leader, shard.term)
         return known
+
+    def catching_up(self) -> set[str]:
+        """The shards in which a node has no vote yet, by what any of them says."""
+        statuses = self.statuses().values()
+        return {shard.id for status in statuses for shard in status.shards.values() if shard.catching_up}
 
     def partition_leaders(self) -> dict[tuple[str, int], int]:
         """Of each partition its leader, by what most nodes tell clients."""

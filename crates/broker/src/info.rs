@@ -1,6 +1,6 @@
 //! What clients are told of the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_model::{NodeId, ShardId};
 
@@ -48,6 +48,8 @@ pub struct ShardInfo {
     pub term: u64,
     /// The nodes that vote in it.
     pub voters: Vec<NodeId>,
+    /// Those of them whose replica was lost and is filled anew: until it has caught up, they have no vote.
+    pub catching_up: BTreeSet<NodeId>,
     /// Index of the last entry that is applied on this node.
     pub applied_index: u64,
 }

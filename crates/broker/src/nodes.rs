@@ -131,6 +131,7 @@ impl Broker {
             leader: self.leader_of(handle),
             term: handle.leadership().term,
             voters: handle.voters(),
+            catching_up: handle.catching_up(),
             applied_index: handle.view().applied_index(),
         });
         shown.collect()
@@ -163,8 +164,9 @@ impl Broker {
     pub(crate) fn leader_of(&self, shard: &ShardHandle) -> Option<NodeId> {
         let leader = shard.leadership().leader?;
         if leader == self.node.node_id() {
-            let voters = shard.voters();
-            let reached = voters.iter().filter(|voter| self.is_live(**voter)).count();
+            let (voters, silent) = (shard.voters(), shard.catching_up());
+            let answers = |voter: &&NodeId| self.is_live(**voter) && !silent.contains(*voter);
+            let reached = voters.iter().filter(answers).count();
             return (2 * reached > voters.len()).then_some(leader);
         }
         self.is_live(leader).then_some(leader)

@@ -1,24 +1,54 @@
-//! How nodes that have nothing become a cluster, and how one that lost what it had is kept from taking part in that.
+//! How nodes that have nothing become a cluster, and how one that lost what it had becomes part of it again.
 //!
 //! A node may vote only if it remembers every vote that it gave. One that lost its disk does not, and yet looks like one
 //! that is new. So a cluster comes to be in three steps, each kept on disk before it is told to anybody:
 //!
 //! ```text
-//! empty    asks every founder who it is.      One that is formed: this node is not new. It must not go on.
+//! empty    asks every founder who it is.      One that is formed: this node is not new. It goes on as below.
 //!    |     All have answered, none is formed: the one with the lowest number makes the cluster's id,
 //!    v                                        the others take it over from whoever has it.
 //! forming  asks on.                           Somebody has another id, or other founders: it must not go on.
-//!    |     All have answered, and each is forming or formed, with this id.
-//!    v
+//!    |     All have answered, and each is forming or formed, with this id; or one is formed with it, who has
+//!    v     made sure of that.
 //! formed   starts to vote. Says so to whoever asks, for ever.
 //! ```
 //!
 //! Why that is enough: suppose a node lost its disk, and comes out of the first step all the same. Every other founder
-//! told it, after it had started again, that it was not formed; and did not become so until this node was forming again,
-//! since whoever is asked by an empty node forgets what that node said before. So nobody who still has his disk was
-//! formed when this node took the id. As long as no majority has lost its disks, no majority had been formed, and a vote
-//! or an entry counts only with a majority: what this node voted before is as if it had not been. Once a majority has
-//! lost its disks, nothing is left that could be kept.
+//! told it, after it had started again, that it was not formed; and whoever still has his disk only goes forward, so that
+//! he was not formed either when this node lost its own. As long as no majority has lost its disks, no majority was formed
+//! by then, and a vote or an entry counts only with a majority: what this node voted before is as if it had not been. Once
+//! a majority has lost its disks, nothing is left that could be kept. And so that nobody is formed by what this node said
+//! before, whoever is asked by an empty node forgets that.
+//!
+//! # Coming back
+//!
+//! An empty node among founders of whom one is formed may have voted, and must never vote again as whom it was. It can only
+//! become another voter:
+//!
+//! ```text
+//! empty    asks each founder that is formed which incarnation it is.
+//!    |     A majority of the cluster has agreed to a number that no process of this node had before,
+//!    v     and to whom it was given: the token that this process has drawn.
+//! formed   in that incarnation, which is on disk before the node starts. It has no vote in any shard until whoever
+//!          leads the shard has filled it and a majority has put it in the place of the lost one.
+//! ```
+//!
+//! Why nobody votes twice: a vote is given by a node in an incarnation, and messages name it. Two processes are of one
+//! incarnation only if the second has the disk of the first: whoever starts with nothing draws another token, and gets
+//! another number. One that dies between being told its number and keeping it has not voted, and the number is used up.
+//! Why nothing acknowledged is lost: to the shards, the lost replica is a voter that is down for ever; how another takes
+//! its place is told in the module `replacing`.
+//!
+//! What is still refused, or waited for:
+//!
+//! * So many are empty that the others are no majority: what was acknowledged may be gone, and nobody can tell. It ends
+//!   with words to the operator, who finds a disk again, or begins another cluster.
+//! * No majority can be reached. It goes on asking.
+//! * The node's number is in use: somebody sees a node of that number that has its data. Two directories must not be one
+//!   node, and the one that has its data stays. It goes on asking, in case that one goes.
+//! * The founders are others, or those that are formed are of two clusters: another cluster is meant.
+//! * A node alone has nobody to ask; its directory is begun anew as another cluster.
+//! * A directory of an incarnation that was replaced: the others refuse its connections and say why.
 //!
 //! Nothing has a time limit. Who is waited for is logged, and a node that is started again goes on where it was.
 
@@ -29,11 +59,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
-use weir_model::NodeId;
+use weir_model::{Incarnation, NodeId};
 
 use crate::identity::{CLUSTER_ID_BYTES_MAX, FOUNDERS_MAX, Identity, IdentityStore, Phase, list_nodes};
+use crate::raft::member::NODE_NUMBER_MAX;
 use crate::transport::tcp::TcpListening;
-use crate::transport::tcp::greeting::{connect, receive};
+use crate::transport::tcp::greeting::{Verdict, connect, receive};
 use crate::transport::tcp::handshake::{Hello, Purpose};
 use crate::transport::tcp::link::Pauses;
 
@@ -55,6 +86,10 @@ pub struct Founding<'a> {
     pub listening: &'a TcpListening,
     /// What the random part of pauses between tries is drawn from.
     pub seed: u64,
+    /// What tells this process from all others of the node, those before it above all: drawn anew for each from a source of
+    /// randomness that gives nobody the same twice. Should the node have lost its data, its next incarnation is given to
+    /// whoever has this.
+    pub token: u64,
 }
 
 /// Why a node must not start. What it says is meant for the operator.
@@ -83,18 +118,20 @@ pub enum FormationError {
         /// The founders there.
         there: BTreeSet<NodeId>,
     },
-    /// The cluster is there already.
+    /// A majority has lost its data.
     #[error(
-        "node {peer} is a member of cluster {cluster}, and the data directory of this node {node} is empty: it was \
-         lost, or another one is meant. A node without its data must not vote as if it had never voted"
+        "node {peer} is a member of cluster {cluster}, but the data directories of nodes {} are empty, and the others are no \
+         majority: what was acknowledged may be lost, and nobody can tell. Put back the directory of one of them, or \
+         empty all to begin another cluster",
+        list_nodes(.empty)
     )]
-    Exists {
-        /// This node.
-        node: NodeId,
+    MajorityLost {
         /// The cluster.
         cluster: String,
         /// Who is a member of it.
         peer: NodeId,
+        /// Who has nothing any more, this node among them.
+        empty: BTreeSet<NodeId>,
     },
     /// Founders are of different clusters.
     #[error(
@@ -135,7 +172,8 @@ fn other_founders(node: &NodeId, here: &BTreeSet<NodeId>, peer: &NodeId, there: 
     why
 }
 
-/// Forms a cluster, or goes on with forming it, and returns who this node is once all founders are known to have agreed.
+/// Forms a cluster, or goes on with forming it, and returns who this node is once all founders are known to have agreed;
+/// if they have and this node has lost its data, once a majority of them has given it its next incarnation.
 /// Returns at once where that was so before, or where the node is the only founder.
 ///
 /// `make_cluster_id` makes an id, from 1 to [`CLUSTER_ID_BYTES_MAX`] bytes, that no other cluster has. As long as this
@@ -156,6 +194,18 @@ pub async fn form(
         while identity.phase != Phase::Formed {
             let asked_empty = told.lock().asked_empty.clone();
             let mut answers = ask_all(&founding, &identity).await;
+            if let Step::ComeBack { cluster, peers } = decide(&identity, &answers)? {
+                match come_back(&founding, &identity, &cluster, &peers).await {
+                    Ok(returned) => {
+                        founding.store.save(&returned).map_err(FormationError::Store)?;
+                        let incarnation = returned.incarnation;
+                        tracing::warn!(cluster, %incarnation, "this node had lost its data; it is to be filled anew");
+                        return Ok(returned);
+                    }
+                    Err(refused) => waiting.pause_without_data(&identity, &refused).await,
+                }
+                continue;
+            }
             let next = {
                 // Whoever asks meanwhile is answered with what is kept then.
                 let mut told = told.lock();
@@ -193,7 +243,8 @@ fn carry_out(
     make_cluster_id: &mut Option<impl FnOnce() -> String>,
 ) -> Result<Option<Identity>, FormationError> {
     let (phase, cluster) = match step {
-        Step::Wait => return Ok(None),
+        // An incarnation is asked for beforehand; there is nothing to be kept yet.
+        Step::Wait | Step::ComeBack { .. } => return Ok(None),
         Step::Found => {
             let Some(make) = make_cluster_id.take() else { return Ok(None) };
             let cluster = make();
@@ -257,6 +308,10 @@ fn begin(founding: &Founding<'_>) -> Result<Identity, FormationError> {
         return Err(FormationError::Options(why));
     }
     founders.insert(node);
+    if let Some(high) = founders.iter().find(|founder| founder.0 > NODE_NUMBER_MAX) {
+        let why = format!("nodes have numbers up to {NODE_NUMBER_MAX}, and {high} is above that");
+        return Err(FormationError::Options(why));
+    }
     if founders.len() > FOUNDERS_MAX {
         let why =
             format!("--peers names {} nodes; a cluster is founded by {FOUNDERS_MAX} at most", founders.len());
@@ -286,17 +341,15 @@ enum Step {
     Take(String),
     /// All have agreed.
     Formed,
+    /// The cluster of that id is there, and this node has lost its data. These are members, and can be asked what it is from
+    /// here on.
+    ComeBack { cluster: String, peers: BTreeSet<NodeId> },
 }
 
 /// What follows from what all others said in one round.
 fn decide(own: &Identity, answers: &Answers) -> Result<Step, FormationError> {
     let node = own.node;
     let said = || answers.iter().filter_map(|(peer, answer)| Some((*peer, answer.as_ref().ok()?)));
-    if own.phase == Phase::Empty
-        && let Some((peer, formed)) = said().find(|(_, other)| other.phase == Phase::Formed)
-    {
-        return Err(FormationError::Exists { node, cluster: formed.cluster.clone(), peer });
-    }
     if let Some((peer, other)) = said().find(|(_, other)| other.founders != own.founders) {
         let (here, there) = (own.founders.clone(), other.founders.clone());
         return Err(FormationError::OtherFounders { node, here, peer, there });
@@ -312,6 +365,24 @@ fn decide(own: &Identity, answers: &Answers) -> Result<Step, FormationError> {
     {
         let (cluster, other_cluster) = (cluster.clone(), other_cluster.clone());
         return Err(FormationError::TwoClusters { one, cluster, other, other_cluster });
+    }
+    let formed: BTreeSet<NodeId> =
+        said().filter(|(_, other)| other.phase == Phase::Formed).map(|(peer, _)| peer).collect();
+    if let (Some(peer), Some((_, cluster))) = (formed.first().copied(), first) {
+        let cluster = cluster.clone();
+        return match own.phase {
+            Phase::Empty => {
+                let empty = said().filter(|answer| !of_a_cluster(answer)).map(|(peer, _)| peer);
+                let empty: BTreeSet<NodeId> = empty.chain([node]).collect();
+                let left = own.founders.len() - empty.len();
+                match 2 * left > own.founders.len() {
+                    true => Ok(Step::ComeBack { cluster, peers: formed }),
+                    false => Err(FormationError::MajorityLost { cluster, peer, empty }),
+                }
+            }
+            // Whoever is formed has made sure that all had taken the id.
+            Phase::Forming | Phase::Formed => Ok(Step::Formed),
+        };
     }
     let all_answered = own
         .founders
@@ -353,6 +424,42 @@ async fn ask(
     }
 }
 
+/// Asks the members that can be reached, one after the other, what this node is from here on; or why none of them can say.
+async fn come_back(
+    founding: &Founding<'_>,
+    own: &Identity,
+    cluster: &str,
+    peers: &BTreeSet<NodeId>,
+) -> Result<Identity, BTreeMap<NodeId, String>> {
+    let mut refused = BTreeMap::new();
+    for (peer, address) in founding.peers.iter().filter(|(peer, _)| peers.contains(peer)) {
+        match ask_incarnation(founding, own, cluster, *peer, address).await {
+            Ok(returned) => return Ok(returned),
+            Err(why) => refused.insert(*peer, why),
+        };
+    }
+    Err(refused)
+}
+
+async fn ask_incarnation(
+    founding: &Founding<'_>,
+    own: &Identity,
+    cluster: &str,
+    peer: NodeId,
+    address: &str,
+) -> Result<Identity, String> {
+    let hello = Hello { token: founding.token, ..Hello::new(own, peer, Purpose::Incarnation) };
+    let greeted =
+        connect(address, founding.listening.tls(), &hello).await.map_err(|error| error.to_string())?;
+    let returned = greeted.identity.ok_or("it did not say which incarnation this node is")?;
+    let is_right = returned.node == own.node
+        && returned.phase == Phase::Formed
+        && returned.cluster == cluster
+        && returned.founders == own.founders
+        && returned.incarnation != Incarnation::FIRST;
+    is_right.then_some(returned).ok_or_else(|| "its answer is not one to what was asked".to_owned())
+}
+
 /// Tells others who this node is, for as long as this is polled.
 async fn answer_others(listening: &TcpListening, told: Arc<Mutex<Told>>) {
     let logged = Arc::default();
@@ -360,8 +467,11 @@ async fn answer_others(listening: &TcpListening, told: Arc<Mutex<Told>>) {
         .accept_all(|mut stream, peer| {
             let (told, logged) = (Arc::clone(&told), Arc::clone(&logged));
             async move {
-                let answer = |hello: &Hello| (told.lock().answer(hello), false);
-                receive(&mut stream, peer, answer, &logged).await;
+                let judge = |hello: Hello| {
+                    let own = told.lock().answer(&hello);
+                    std::future::ready(Verdict::of(&hello, &own, false))
+                };
+                receive(&mut stream, peer, judge, &logged).await;
             }
         })
         .await;
@@ -387,6 +497,17 @@ impl Waiting {
             self.logged = Some(Instant::now());
             let whom = waited_for(own, answers);
             tracing::info!(node = %own.node, "waiting for the other founders of the cluster: {whom}");
+        }
+        sleep(self.pauses.next()).await;
+    }
+
+    /// As [`Waiting::pause`], where members were asked in vain what this node is from here on.
+    async fn pause_without_data(&mut self, own: &Identity, refused: &BTreeMap<NodeId, String>) {
+        if self.logged.is_none_or(|logged| logged.elapsed() >= WAITING_LOG) {
+            self.logged = Some(Instant::now());
+            let why: Vec<String> = refused.iter().map(|(peer, why)| format!("node {peer}: {why}")).collect();
+            let why = why.join("; ");
+            tracing::warn!(node = %own.node, "this node has lost its data, and is not taken in again yet: {why}");
         }
         sleep(self.pauses.next()).await;
     }

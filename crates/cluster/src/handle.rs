@@ -1,5 +1,6 @@
 //! What the broker holds of a shard: it proposes commands, looks at the state, and asks who leads.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::admission::Admission;
 use crate::errors::ProposeError;
 use crate::gathering::{CommandReply, Submitted};
 use crate::leadership::Leadership;
+use crate::raft::member::{self, Member};
 use crate::raft::rpc::{Answer, Refused, Request};
 use crate::replica::{Agreement, Replica};
 use crate::transport::Line;
@@ -209,7 +211,26 @@ impl ShardHandle {
         };
         let metrics = raft.server_metrics();
         let known = metrics.borrow_watched();
-        known.membership_config.voter_ids().map(NodeId).collect()
+        member::voting_nodes(known.membership_config.membership())
+    }
+
+    /// Those nodes whose replica was lost and is filled anew, as far as this node knows. Among [`ShardHandle::voters`]
+    /// they are all the same: until they have caught up and a majority has agreed that they vote again, majorities are
+    /// counted with them, and they say nothing.
+    pub fn catching_up(&self) -> BTreeSet<NodeId> {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return BTreeSet::new() };
+        let metrics = raft.server_metrics();
+        let known = metrics.borrow_watched();
+        let committed = member::catching_up(known.committed_membership_config.membership());
+        &committed | &member::catching_up(known.membership_config.membership())
+    }
+
+    /// Whether this node's own replica votes, as far as it knows.
+    pub fn votes(&self) -> bool {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return true };
+        let metrics = raft.server_metrics();
+        let known = metrics.borrow_watched();
+        known.membership_config.voter_ids().any(|voter| voter == known.id)
     }
 
     /// Hears of every change of leadership.
@@ -226,7 +247,7 @@ impl ShardHandle {
         match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
             Ok(_) => Ok(()),
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {
-                Err(ProposeError::NotLeader { leader: to.leader_id.map(NodeId) })
+                Err(ProposeError::NotLeader { leader: to.leader_id.map(|id| Member::of(id).node()) })
             }
             Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => Err(ProposeError::Timeout),
             Err(RaftError::Fatal(fatal)) => Err(self.replica.stopped(&fatal.to_string())),
@@ -237,18 +258,29 @@ impl ShardHandle {
     /// the other one is elected, or goes on. Where there is no other it stays.
     pub async fn transfer_leadership(&self, to: NodeId) -> Result<(), ProposeError> {
         let Agreement::Group { raft, .. } = &self.replica.agreement else { return Ok(()) };
-        let transfer = raft.trigger().transfer_leader(to.0).await;
+        let Some(to) = self.voter_of(to) else { return Ok(()) };
+        let transfer = raft.trigger().transfer_leader(to.raft_id()).await;
         transfer.map_err(|fatal| self.replica.stopped(&fatal.to_string()))
     }
 
     /// How many entries a follower lacks of those that this node has; none if this node does not lead the shard, or has
-    /// not heard of the follower yet.
+    /// not heard of the follower yet, or if the follower does not vote.
     pub fn entries_behind(&self, follower: NodeId) -> Option<u64> {
         let Agreement::Group { raft, .. } = &self.replica.agreement else { return None };
+        let follower = self.voter_of(follower)?;
         let metrics = raft.data_metrics();
         let known = metrics.borrow_watched();
-        let has = (*known.replication.as_ref()?.get(&follower.0)?).map_or(0, |id| id.index);
+        let has = (*known.replication.as_ref()?.get(&follower.raft_id())?).map_or(0, |id| id.index);
         Some(known.last_log.map_or(0, |id| id.index).saturating_sub(has))
+    }
+
+    /// The member that a node is by now, if it votes.
+    fn voter_of(&self, node: NodeId) -> Option<Member> {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return None };
+        let metrics = raft.server_metrics();
+        let known = metrics.borrow_watched();
+        let membership = known.membership_config.membership();
+        member::latest(membership, node).filter(|latest| member::voters(membership).contains(latest))
     }
 
     /// Takes no commands any more.

@@ -1,13 +1,14 @@
 //! Who a node is, as its data directory says, and how far it is with becoming part of a cluster.
 //!
 //! ```text
-//! identity = node u64, phase u8 (0 empty, 1 forming, 2 formed), cluster string, founders (count u32, node u64*)
+//! identity = node u64, phase u8 (0 empty, 1 forming, 2 formed), cluster string, founders (count u32, node u64*),
+//!            incarnation u32, which may be left out where it is 0
 //! ```
 
 use std::collections::BTreeSet;
 
-use weir_model::NodeId;
 use weir_model::wire::{DecodeError, Reader, Writer};
+use weir_model::{Incarnation, NodeId};
 
 /// Most nodes that a cluster is founded by.
 pub const FOUNDERS_MAX: usize = 64;
@@ -37,17 +38,20 @@ pub struct Identity {
     pub cluster: String,
     /// The nodes that the cluster is founded by, at most [`FOUNDERS_MAX`], this one among them.
     pub founders: BTreeSet<NodeId>,
+    /// How often it has begun with nothing. Other than the first only in [`Phase::Formed`].
+    pub incarnation: Incarnation,
 }
 
 impl Identity {
     /// A node that is of no cluster yet.
     pub fn empty(node: NodeId, founders: BTreeSet<NodeId>) -> Identity {
-        Identity { node, phase: Phase::Empty, cluster: String::new(), founders }
+        let incarnation = Incarnation::FIRST;
+        Identity { node, phase: Phase::Empty, cluster: String::new(), founders, incarnation }
     }
 
     /// A member of a cluster that is there. A node that is alone has itself as the only founder.
     pub fn formed(node: NodeId, cluster: String, founders: BTreeSet<NodeId>) -> Identity {
-        Identity { node, phase: Phase::Formed, cluster, founders }
+        Identity { node, phase: Phase::Formed, cluster, founders, incarnation: Incarnation::FIRST }
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {
@@ -60,6 +64,7 @@ impl Identity {
         out.str(&self.cluster);
         let founders: Vec<u64> = self.founders.iter().map(|node| node.0).collect();
         out.list(&founders, |out, node| out.u64(*node));
+        out.u32(self.incarnation.0);
     }
 
     pub(crate) fn decode(r: &mut Reader) -> Result<Identity, DecodeError> {
@@ -78,7 +83,11 @@ impl Identity {
         if founders.len() > FOUNDERS_MAX {
             return Err(r.error("too many founders"));
         }
-        Ok(Identity { node, phase, cluster, founders })
+        let incarnation = if r.remaining() == 0 { Incarnation::FIRST } else { Incarnation(r.u32()?) };
+        if incarnation != Incarnation::FIRST && phase != Phase::Formed {
+            return Err(r.error("only a member comes back"));
+        }
+        Ok(Identity { node, phase, cluster, founders, incarnation })
     }
 }
 

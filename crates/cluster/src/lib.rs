@@ -24,6 +24,7 @@ mod options;
 mod proposer;
 mod raft;
 mod relay;
+mod replacing;
 mod replica;
 mod segments;
 mod takeover;
@@ -52,6 +53,12 @@ pub use transport::{
 #[doc(hidden)]
 pub fn decode_rpc_anything(bytes: bytes::Bytes) {
     raft::rpc::decode_anything(bytes);
+}
+
+/// Valid messages between nodes, for fuzzing.
+#[doc(hidden)]
+pub fn rpc_seeds() -> Vec<Vec<u8>> {
+    raft::rpc::seeds()
 }
 
 /// Reads bytes as frames of another node, whatever they are; for fuzzing.

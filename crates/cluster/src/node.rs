@@ -13,12 +13,14 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use weir_log::disk::Disk;
+use weir_model::command::{Command, Outcome};
 use weir_model::entry::ENTRY_BYTES_MAX;
-use weir_model::{NodeId, ShardId};
+use weir_model::{Incarnation, NodeId, ShardId};
 
 use crate::admission::DiskSpace;
 use crate::checkpoint::Checkpointer;
@@ -31,10 +33,11 @@ use crate::journal::queue::JournalQueue;
 use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
 use crate::raft::network;
-use crate::raft::rpc::{Answer, Request};
+use crate::raft::rpc::{Answer, Between, Request};
 use crate::raft::snapshot::SnapshotReceiver;
 use crate::raft::types::{RaftHandle, Runtime};
 use crate::relay;
+use crate::replacing;
 use crate::replica::Replica;
 use crate::segments::SegmentQueue;
 use crate::takeover;
@@ -46,12 +49,19 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// How long it waits for each shard's last checkpoint.
 const LAST_CHECKPOINT_MAX: Duration = Duration::from_secs(30);
 
+/// How long a majority may take to agree to a node's next incarnation. It asks again.
+const GIVING_MAX: Duration = Duration::from_secs(2);
+
+/// How long a node that came back with nothing waits before it asks a leader again how far it has to come.
+const CATCH_UP_STEP: Duration = Duration::from_millis(100);
+
 /// How often it looks.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
 /// One process's replicas over one journal.
 pub struct Node {
     id: NodeId,
+    incarnation: Incarnation,
     seed: u64,
     drive: Drive,
     shards: BTreeMap<ShardId, Running>,
@@ -116,7 +126,7 @@ impl Node {
         drive: Drive,
     ) -> Result<Arc<Node>, StartError> {
         options.check()?;
-        let seed = options.seed;
+        let (seed, has_others) = (options.seed, options.voters.len() > 1);
         let connected = transport.connected();
         let node = start::start(options, disk, transport, clock, drive);
         let node = Arc::new(Runtime::scope(seed, node).await?);
@@ -124,12 +134,21 @@ impl Node {
             let watching = takeover::watch_leaders(Arc::downgrade(&node), connected, node.stop.subscribe());
             node.workers.lock().tasks.push(tokio::spawn(watching));
         }
+        if has_others {
+            let replacing = replacing::replace_always(Arc::downgrade(&node), node.stop.subscribe());
+            node.workers.lock().tasks.push(tokio::spawn(replacing));
+        }
         Ok(node)
     }
 
     /// This node.
     pub fn node_id(&self) -> NodeId {
         self.id
+    }
+
+    /// How often it has begun with nothing.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
     }
 
     /// Whether the disk has room for records beyond those that are on their way. Who can wait with more of them should,
@@ -176,6 +195,17 @@ impl Node {
         self.shards.get(&shard).map(|running| running.handle.voters()).unwrap_or_default()
     }
 
+    /// Which incarnation of a node counts, as far as this node knows: those before it are replaced.
+    pub(crate) fn incarnation_of(&self, node: NodeId) -> Incarnation {
+        let meta = self.shards.get(&ShardId::META);
+        meta.map_or(Incarnation::FIRST, |meta| meta.replica.view.nodes().incarnation(node))
+    }
+
+    /// The shards that have replicas on other nodes.
+    pub(crate) fn replicated_shards(&self) -> impl Iterator<Item = &ShardHandle> {
+        self.shards.values().map(|running| &running.handle)
+    }
+
     pub(crate) fn raft_of(&self, shard: ShardId) -> Option<&RaftHandle> {
         self.shards.get(&shard).map(|running| &running.raft)
     }
@@ -186,7 +216,7 @@ impl Node {
     }
 
     /// Waits until every shard has a leader, and what this node knows of it is no older than what it
-    /// knew before it was started.
+    /// knew before it was started, if it lost that as well.
     pub async fn ready(&self) -> Result<(), ProposeError> {
         for running in self.shards.values() {
             let replica = &running.replica;
@@ -199,6 +229,11 @@ impl Node {
             }
             let recovered = running.raft.wait_for_recovery(None).await;
             recovered.map_err(|error| replica.stopped(&error.to_string()))?;
+            // What it knew before is gone with its data, and that was no more than what is committed.
+            while !running.handle.votes() && running.handle.catch_up().await.is_err() {
+                replica.closed().map_or(Ok(()), Err)?;
+                tokio::time::sleep(CATCH_UP_STEP).await;
+            }
         }
         Ok(())
     }
@@ -241,17 +276,26 @@ impl Node {
         let Some(running) = self.shards.get(&shard) else {
             return Answer::Refused(format!("node {} has no replica of shard {shard}", self.id)).encode();
         };
-        match Request::decode(request) {
-            Ok(Request::Relay(command)) => {
+        let (between, request) = match Request::decode_between(request) {
+            Ok(decoded) => decoded,
+            Err(error) => return Answer::Refused(error.to_string()).encode(),
+        };
+        if request.is_for_the_group()
+            && let Some(why) = self.is_not_meant(from, between)
+        {
+            return Answer::OtherIncarnation(why).encode();
+        }
+        match request {
+            Request::Relay(command) => {
                 Answer::Relay(relay::take(&running.replica, from, command).await).encode()
             }
-            Ok(Request::HearsOf(node)) => {
+            Request::HearsOf(node) => {
                 let connected = self.transport.connected();
                 let hears = node == self.id || connected.is_none_or(|nodes| nodes.borrow().contains(&node));
                 Answer::HearsOf(hears).encode()
             }
-            Ok(Request::ReadIndex) => Answer::ReadIndex(running.handle.read_index().await).encode(),
-            Ok(request) => {
+            Request::ReadIndex => Answer::ReadIndex(running.handle.read_index().await).encode(),
+            request => {
                 // What the library draws here has a seed of its own, whoever polls this.
                 let seed = self.seed ^ (from.0 << 32) ^ u64::from(shard.0);
                 // With a full journal a shard takes in what it needs to get on: one that cannot apply
@@ -262,7 +306,42 @@ impl Node {
                 let answer = network::answer(&running.raft, receiver, request, full, seed);
                 Runtime::scope(seed, answer).await
             }
-            Err(error) => Answer::Refused(error.to_string()).encode(),
+        }
+    }
+
+    /// Why a message to a replica must not be taken, if so: a replica answers for itself only, and for none that its node
+    /// had before; and what one has said that was replaced does not count any more.
+    fn is_not_meant(&self, from: NodeId, between: Between) -> Option<String> {
+        let (id, own) = (self.id, self.incarnation);
+        if between.to != own {
+            return Some(format!("this is incarnation {own} of node {id}, and {} is meant", between.to));
+        }
+        let counts = self.incarnation_of(from);
+        (between.from < counts)
+            .then(|| format!("incarnation {} of node {from} was replaced by {counts}", between.from))
+    }
+
+    /// Gives a node that came back without its data its next incarnation, if nobody sees that it is there; `token` tells
+    /// the process that asks from all others. What is said otherwise is meant for the operator.
+    pub(crate) async fn give_incarnation(&self, node: NodeId, token: u64) -> Result<Incarnation, String> {
+        let Some(meta) = self.shard(ShardId::META) else { return Err("there is no meta shard".to_owned()) };
+        let sees_it = node == self.id
+            || self.transport.connected().is_some_and(|connected| connected.borrow().contains(&node));
+        let others = meta.voters().into_iter().filter(|other| *other != self.id && *other != node);
+        let asked = others.map(|other| takeover::hears_of(&self.transport, other, ShardId::META, node));
+        if sees_it || join_all(asked).await.contains(&Some(true)) {
+            return Err(format!("node {node} is there: another process has its number, with its data"));
+        }
+        let given = meta.relay(Command::NewIncarnation { node, token });
+        match tokio::time::timeout(GIVING_MAX, given).await {
+            Ok(Ok(Outcome::Incarnation(incarnation))) => {
+                tracing::warn!(%node, %incarnation, "a node came back without its data; it is to be filled anew");
+                Ok(incarnation)
+            }
+            Ok(Ok(Outcome::Refused(refusal))) => Err(refusal.to_string()),
+            Ok(Ok(outcome)) => Err(format!("it came to {outcome:?}")),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no majority has agreed to it in time".to_owned()),
         }
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_log::journal::JournalOptions;
-use weir_model::NodeId;
+use weir_model::{Incarnation, NodeId};
 use weir_shard::ShardOptions;
 
 use crate::errors::StartError;
+use crate::raft::member::NODE_NUMBER_MAX;
 
 /// Data shards that a node may have.
 pub const DATA_SHARDS_MAX: u32 = 1024;
@@ -19,6 +20,9 @@ pub const DATA_SHARDS_MAX: u32 = 1024;
 pub struct NodeOptions {
     /// This node.
     pub node: NodeId,
+    /// How often this node has begun with nothing, as the cluster has told it. Other than the first, it does not vote
+    /// before the others have taken it in, whatever `voters` says.
+    pub incarnation: Incarnation,
     /// Where `journal/` and `shards/` are.
     pub data_dir: PathBuf,
     /// Shards besides the meta shard.
@@ -68,6 +72,7 @@ impl NodeOptions {
     pub fn new(node: NodeId, data_dir: impl Into<PathBuf>, on_fatal: OnFatal) -> NodeOptions {
         NodeOptions {
             node,
+            incarnation: Incarnation::FIRST,
             data_dir: data_dir.into(),
             data_shards: 8,
             voters: vec![node],
@@ -100,6 +105,14 @@ impl NodeOptions {
         }
         if self.voters.is_empty() {
             return wrong("a cluster needs at least one voter");
+        }
+        if let Some(node) = self.voters.iter().chain([&self.node]).find(|node| node.0 > NODE_NUMBER_MAX) {
+            return Err(StartError::Options(format!(
+                "nodes have numbers up to {NODE_NUMBER_MAX}, and {node} is above that"
+            )));
+        }
+        if self.voters == [self.node] && self.incarnation != Incarnation::FIRST {
+            return wrong("a node that is alone has nobody to get its data back from");
         }
         if self.admission_bytes_max < 1 << 20 || self.admission_bytes_max > 1 << 30 {
             return wrong("admission takes from 1 MiB to 1 GiB for a shard");

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::errors::ProposeError;
 use crate::gathering::{Submitted, gather, take_apart};
 use crate::leadership::Leadership;
+use crate::raft::member::Member;
 use crate::raft::types::{Config, Proposal, RaftHandle, Reply, WriteResult};
 
 /// How long a leader waits before it tries again to begin its leadership.
@@ -142,9 +143,11 @@ impl Proposer {
 
 fn propose_error(error: &ClientWriteError<Config>) -> ProposeError {
     match error {
-        ClientWriteError::ForwardToLeader(to) => ProposeError::NotLeader { leader: to.leader_id.map(NodeId) },
+        ClientWriteError::ForwardToLeader(to) => {
+            ProposeError::NotLeader { leader: to.leader_id.map(|id| Member::of(id).node()) }
+        }
         ClientWriteError::LogEntryDiscarded(to) => {
-            ProposeError::LeadershipLost { leader: to.leader_id.map(NodeId) }
+            ProposeError::LeadershipLost { leader: to.leader_id.map(|id| Member::of(id).node()) }
         }
         other => ProposeError::Stopped(other.to_string()),
     }

@@ -16,7 +16,9 @@ use openraft::raft::TransferLeaderRequest;
 use tokio::sync::watch;
 use weir_model::{NodeId, ShardId};
 
+use crate::handle::ShardHandle;
 use crate::node::Node;
+use crate::raft::member::Member;
 use crate::raft::rpc::{Answer, Request};
 use crate::raft::types::RaftHandle;
 use crate::transport::{Line, Transport};
@@ -63,8 +65,9 @@ async fn take_over(
     let Some(turn) = turn_of(here, gone, &voters, shard) else { return };
     tokio::time::sleep(TURN * turn as u32).await;
     let Some(node) = node.upgrade() else { return };
-    let still_leads = node.shard(shard).is_some_and(|handle| handle.leadership().leader == Some(gone));
-    if !still_leads || connected.borrow().contains(&gone) {
+    // One that came back with nothing has a number among the voters, and no vote yet.
+    let may_stand = |handle: &ShardHandle| handle.votes() && handle.leadership().leader == Some(gone);
+    if !node.shard(shard).is_some_and(may_stand) || connected.borrow().contains(&gone) {
         return;
     }
     let others = voters.iter().copied().filter(|voter| *voter != here && *voter != gone);
@@ -76,7 +79,7 @@ async fn take_over(
     }
     let Some(raft) = node.raft_of(shard) else { return };
     tracing::info!(%shard, node = %gone, "the leader's process has ended; standing for election");
-    stand(raft, here, gone).await;
+    stand(raft, gone).await;
 }
 
 /// How many voters come before this one, when a leader is gone.
@@ -88,7 +91,12 @@ fn turn_of(here: NodeId, gone: NodeId, voters: &[NodeId], shard: ShardId) -> Opt
 }
 
 /// Whether another node hears of a third; none if it did not say so in time.
-async fn hears_of(transport: &Arc<dyn Transport>, asked: NodeId, shard: ShardId, of: NodeId) -> Option<bool> {
+pub(crate) async fn hears_of(
+    transport: &Arc<dyn Transport>,
+    asked: NodeId,
+    shard: ShardId,
+    of: NodeId,
+) -> Option<bool> {
     let call = transport.call(asked, Line::Shard(shard), Request::HearsOf(of).encode());
     let answer = tokio::time::timeout(ASK_MAX, call).await.ok()?.ok()?;
     match Answer::decode(answer) {
@@ -98,12 +106,12 @@ async fn hears_of(transport: &Arc<dyn Transport>, asked: NodeId, shard: ShardId,
 }
 
 /// Stands for election as one whom the leader has asked to follow him: voters do not wait for his silence then.
-async fn stand(raft: &RaftHandle, here: NodeId, gone: NodeId) {
+async fn stand(raft: &RaftHandle, gone: NodeId) {
     let vote = raft.metrics().borrow_watched().vote;
-    if vote.leader_id.voted_for != gone.0 || !vote.committed {
+    if Member::of(vote.leader_id.voted_for).node() != gone || !vote.committed {
         return;
     }
-    let request = TransferLeaderRequest::new(vote, here.0, None);
+    let request = TransferLeaderRequest::new(vote, *raft.node_id(), None);
     if let Err(error) = raft.handle_transfer_leader(request).await {
         tracing::debug!(%error, "nobody stands for election");
     }

@@ -38,5 +38,6 @@ targets! {
     peer_frames,
     peer_handshake,
     peer_messages,
+    peer_shards,
     shard_checkpoint,
 }

@@ -14,7 +14,9 @@ use crate::settings::PartitionSettings;
 use crate::subscription::Settlement;
 use crate::timer::TimerRow;
 use crate::unique::UniqueKey;
-use crate::{NodeId, Offset, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId};
+use crate::{
+    Incarnation, NodeId, Offset, PartitionId, SegmentId, ShardId, SubscriptionId, TimestampMs, TopicId,
+};
 
 /// One change to a shard's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +174,14 @@ pub enum Command {
         node: NodeId,
         /// Whether it is to.
         draining: bool,
+    },
+    /// Gives a node that came back without its data its next incarnation: from here on the replicas of those before are
+    /// to be replaced, and nothing that they say counts. A repeat by the one that got it last gives the same again.
+    NewIncarnation {
+        /// Which node.
+        node: NodeId,
+        /// What tells the process that asks from all others of the node; drawn by it.
+        token: u64,
     },
     /// Hands out a run of producer ids that nobody else ever gets.
     AllocateProducerIds {
@@ -422,6 +432,8 @@ pub enum Outcome {
         /// First of the run.
         first: i64,
     },
+    /// The node is this incarnation from here on.
+    Incarnation(Incarnation),
     /// The digest was taken.
     Digest {
         /// Index of the entry that took it.

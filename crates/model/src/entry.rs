@@ -247,6 +247,7 @@ impl Command {
             Command::DropTopicOffsets { .. } => 52,
             Command::RegisterNode { .. } => 64,
             Command::SetDraining { .. } => 65,
+            Command::NewIncarnation { .. } => 66,
         }
     }
 }
@@ -392,6 +393,10 @@ fn encode_body(command: &Command, out: &mut Writer) {
         Command::SetDraining { node, draining } => {
             out.u64(node.0);
             out.u8(u8::from(*draining));
+        }
+        Command::NewIncarnation { node, token } => {
+            out.u64(node.0);
+            out.u64(*token);
         }
         Command::OpenPartition { partition, settings, epoch_base } => {
             out.u64(partition.0);
@@ -641,6 +646,7 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
         52 => Command::DropTopicOffsets { topic_id: TopicId(r.array()?) },
         64 => Command::RegisterNode { node: NodeMeta::decode(r)? },
         65 => Command::SetDraining { node: NodeId(r.u64()?), draining: r.bool()? },
+        66 => Command::NewIncarnation { node: NodeId(r.u64()?), token: r.u64()? },
         _ => return Err(r.error("its kind is not known to this binary")),
     })
 }
@@ -860,6 +866,7 @@ mod tests {
                 },
             },
             Command::SetDraining { node: NodeId(3), draining: true },
+            Command::NewIncarnation { node: NodeId(3), token: 1 << 40 },
             Command::AppendUnique {
                 partition: PartitionId(3),
                 keys: WindowKind::ALL.map(unique_key).to_vec(),

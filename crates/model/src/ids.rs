@@ -12,6 +12,16 @@ pub type TimestampMs = i64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
+/// How often a node has begun with nothing: 0 with the data that it had from the start, and one more each time that it came
+/// back without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u32);
+
+impl Incarnation {
+    /// With the data that it had from the start.
+    pub const FIRST: Incarnation = Incarnation(0);
+}
+
 /// A Raft group and the state machine that it drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
@@ -61,6 +71,12 @@ impl TopicId {
 }
 
 impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Incarnation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }

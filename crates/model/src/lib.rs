@@ -34,5 +34,5 @@ pub mod timer;
 pub mod unique;
 pub mod wire;
 
-pub use ids::{NodeId, Offset, PartitionId, SegmentId, ShardId, TimestampMs, TopicId};
+pub use ids::{Incarnation, NodeId, Offset, PartitionId, SegmentId, ShardId, TimestampMs, TopicId};
 pub use subscription::SubscriptionId;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::NodeId;
 use crate::wire::{DecodeError, Reader, Writer};
+use crate::{Incarnation, NodeId};
 
 /// Nodes that are registered. All are in memory on every node, and in every answer about the cluster.
 pub const NODES_MAX: usize = 1_024;
@@ -101,6 +101,28 @@ impl RegisteredNode {
     /// Reads what [`RegisteredNode::encode`] wrote.
     pub fn decode(r: &mut Reader) -> Result<RegisteredNode, DecodeError> {
         Ok(RegisteredNode { draining: r.bool()?, meta: NodeMeta::decode(r)? })
+    }
+}
+
+/// The incarnation of a node that counts, as the meta shard knows it. Of a node that never lost its data nothing is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenIncarnation {
+    /// Which it is.
+    pub incarnation: Incarnation,
+    /// Who asked for it: the process that is to be this incarnation gets the same again, and any other the next.
+    pub token: u64,
+}
+
+impl GivenIncarnation {
+    /// Writes it, for checkpoints.
+    pub fn encode(&self, out: &mut Writer) {
+        out.u32(self.incarnation.0);
+        out.u64(self.token);
+    }
+
+    /// Reads what [`GivenIncarnation::encode`] wrote.
+    pub fn decode(r: &mut Reader) -> Result<GivenIncarnation, DecodeError> {
+        Ok(GivenIncarnation { incarnation: Incarnation(r.u32()?), token: r.u64()? })
     }
 }
 

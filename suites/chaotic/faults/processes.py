@@ -1,5 +1,6 @@
 """Nodes that are killed, paused, stopped, restarted and drained."""
 
+import shutil
 import signal
 import time
 
@@ -60,6 +61,29 @@ def kill_while_starting(ground: Ground) -> Active | None:
         node.start_and_kill_after(ground.dice.uniform(0.0, 0.5))
     words = f"killed node {number}, and {times} times while it started"
     return Active("kill", (number,), words, lambda: start(ground, (number,)), frozenset([number]))
+
+
+def lose_directory(ground: Ground) -> Active | None:
+    """A node dies and its directory with it. It has to come back by itself, and to have its votes again."""
+    number = ground.one()
+    if number is None:
+        return None
+    node = ground.node(number)
+    ground.before_kill(number)
+    node.kill()
+    shutil.rmtree(node.data_dir)
+
+    def undo() -> None:
+        start(ground, (number,))
+        began = time.monotonic()
+        while without := ground.cluster.catching_up():
+            if time.monotonic() - began > RESTART_SECONDS:
+                raise BrokerFailed(f"node {number} has no vote in the shards {sorted(without)} after {RESTART_SECONDS:.0f} s")
+            time.sleep(0.1)
+        ground.say(f"node {number} votes everywhere again after another {time.monotonic() - began:.2f} s")
+
+    # Until it has its votes again, no other may lose what it has.
+    return Active("kill", (number,), f"killed node {number} and took its directory away", undo, frozenset([number]))
 
 
 def stop_node(ground: Ground) -> Active | None:

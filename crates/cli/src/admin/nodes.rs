@@ -183,7 +183,12 @@ fn status(cluster: &Value) -> String {
     let mut shards = Table::new(&["shard", "leader", "term", "voters", "applied here"]);
     for shard in cluster["shards"].as_array().into_iter().flatten() {
         let voters = shard["voters"].as_array().into_iter().flatten();
-        let voters: Vec<String> = voters.map(cell).collect();
+        let behind = shard["catching_up"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let voter = |node: &Value| match behind.contains(node) {
+            true => format!("({} is catching up)", cell(node)),
+            false => cell(node),
+        };
+        let voters: Vec<String> = voters.map(voter).collect();
         let leader = match shard["leader"].is_null() {
             true => "none".to_owned(),
             false => cell(&shard["leader"]),

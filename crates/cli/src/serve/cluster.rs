@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use weir_cluster::{
     FormationError, Founding, Node, PeerTls, TcpListening, TcpTransport, TcpTransportOptions, form,
 };
-use weir_model::NodeId;
+use weir_model::{Incarnation, NodeId};
 
 use super::data_dir::DataDir;
 use crate::config::ClusterConfig;
@@ -28,6 +28,8 @@ pub struct Formed {
     pub cluster_id: String,
     /// Who votes.
     pub founders: BTreeSet<NodeId>,
+    /// How often this node has begun with nothing.
+    pub incarnation: Incarnation,
     /// Where the others reach this one.
     pub address: SocketAddr,
     /// How this one reaches them.
@@ -71,6 +73,7 @@ impl Formed {
             peers: &peers,
             listening: &listening,
             seed: super::random_u64(),
+            token: super::random_u64(),
         };
         let identity = form(founding, || uuid::Uuid::new_v4().to_string()).await.map_err(cannot_form)?;
         tracing::info!(
@@ -79,10 +82,11 @@ impl Formed {
             "the nodes have agreed on what cluster this is"
         );
         let (cluster_id, founders) = (identity.cluster.clone(), identity.founders.clone());
+        let incarnation = identity.incarnation;
         let address = listening.local_addr();
         let options = TcpTransportOptions { identity, peers, tls: tls.clone(), seed: super::random_u64() };
         let transport = TcpTransport::new(options);
-        Ok(Formed { cluster_id, founders, address, transport, listening, tls })
+        Ok(Formed { cluster_id, founders, incarnation, address, transport, listening, tls })
     }
 
     /// The nodes that this one is connected with.
@@ -131,7 +135,10 @@ pub async fn with_patience<T>(
             started = &mut starting => return started,
             () = tokio::time::sleep(SAID_EVERY) => {
                 let connected = listed(connected.borrow().iter());
-                tracing::info!(connected, "waiting until a majority of the nodes has agreed on who leads");
+                tracing::info!(
+                    connected,
+                    "waiting until a majority of the nodes has agreed on who leads, and this one has what they have"
+                );
             }
         }
     }

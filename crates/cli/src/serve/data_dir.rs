@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use weir_cluster::IdentityStore;
 use weir_log::disk::{Lock, LockError, lock_data_dir};
-use weir_model::NodeId;
+use weir_model::{Incarnation, NodeId};
 
 use crate::config::Config;
 use crate::config::cluster::listed;
@@ -23,6 +23,10 @@ const FORMAT_VERSION: u64 = 1;
 
 /// The format of a directory whose node is one of several: a binary that knows of no other nodes must not open it.
 const FORMAT_VERSION_FOUNDED: u64 = 2;
+
+/// The format of a directory whose node came back without its data: a binary that knows of no incarnations would vote as
+/// the one that was lost, and must not open it.
+const FORMAT_VERSION_RETURNED: u64 = 3;
 
 /// Data shards of a directory that is made without saying how many.
 const SHARDS: u32 = 8;
@@ -64,6 +68,13 @@ pub struct Identity {
     /// The ids of the nodes that the cluster was founded by; none where the node is alone.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub founders: BTreeSet<u64>,
+    /// How often the node has begun with nothing; not written where it never has.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub incarnation: u32,
+}
+
+fn is_first(incarnation: &u32) -> bool {
+    *incarnation == Incarnation::FIRST.0
 }
 
 /// How far the nodes are with forming their cluster.
@@ -92,13 +103,18 @@ impl Identity {
 
     /// Why it cannot be what was written here; none if it can.
     fn contradiction(&self) -> Option<&'static str> {
-        let founded = self.format_version == FORMAT_VERSION_FOUNDED;
+        let (founded, returned) =
+            (self.format_version >= FORMAT_VERSION_FOUNDED, self.format_version >= FORMAT_VERSION_RETURNED);
+        if returned == is_first(&self.incarnation) {
+            return Some("its format version does not go with its incarnation");
+        }
         match (founded, self.phase, self.founders.len()) {
             (false, None, 0) => None,
             (false, ..) => Some("it names founders, which no node has that is alone"),
             (true, None, _) => Some("it has no phase"),
             (true, _, 0 | 1) => Some("it does not name several founders"),
             (true, ..) if !self.founders.contains(&self.node_id) => Some("the node is none of its founders"),
+            (true, Some(Phase::Forming), _) if returned => Some("only a member has another incarnation"),
             (true, ..) => None,
         }
     }
@@ -172,11 +188,11 @@ pub fn read_identity(directory: &Path) -> Result<Option<Identity>, Failure> {
     let table: toml::Table = toml::from_str(&text).map_err(|error| unreadable(error.message()))?;
     let version = table.get("format-version").and_then(toml::Value::as_integer);
     let version = version.ok_or_else(|| unreadable("it has no format-version"))?;
-    let known = FORMAT_VERSION as i64..=FORMAT_VERSION_FOUNDED as i64;
+    let known = FORMAT_VERSION as i64..=FORMAT_VERSION_RETURNED as i64;
     if !known.contains(&version) {
         return Err(Failure::Usage(format!(
-            "the data directory {} has format version {version}, this binary reads versions {FORMAT_VERSION} and \
-             {FORMAT_VERSION_FOUNDED}; use {} version of weir, or another directory",
+            "the data directory {} has format version {version}, this binary reads versions {FORMAT_VERSION} to \
+             {FORMAT_VERSION_RETURNED}; use {} version of weir, or another directory",
             directory.display(),
             if version > *known.end() { "a newer" } else { "the older" }
         )));
@@ -209,6 +225,7 @@ fn drawn(config: &Config) -> Identity {
         journal_identity: format!("{:016x}", super::random_u64()),
         phase: None,
         founders,
+        incarnation: Incarnation::FIRST.0,
     }
 }
 
@@ -238,6 +255,7 @@ impl IdentityStore for DataDir {
                 Some(Phase::Formed) | None => weir_cluster::Phase::Formed,
             },
             founders: identity.founders(),
+            incarnation: Incarnation(identity.incarnation),
             cluster: identity.cluster_id,
         }))
     }
@@ -248,7 +266,13 @@ impl IdentityStore for DataDir {
             weir_cluster::Phase::Forming => Phase::Forming,
             weir_cluster::Phase::Formed => Phase::Formed,
         };
+        let format_version = match identity.incarnation {
+            Incarnation::FIRST => self.identity.format_version,
+            _ => FORMAT_VERSION_RETURNED,
+        };
         let stored = Identity {
+            format_version,
+            incarnation: identity.incarnation.0,
             cluster_id: identity.cluster.clone(),
             phase: Some(phase),
             founders: identity.founders.iter().map(|node| node.0).collect(),

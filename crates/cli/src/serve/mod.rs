@@ -129,6 +129,7 @@ fn node_options(
     options.data_shards = identity.shards;
     if let Some(formed) = formed {
         options.voters = formed.founders.iter().copied().collect();
+        options.incarnation = formed.incarnation;
     }
     options.journal.identity = identity.journal()?;
     options.journal.file_bytes = storage.journal_file_bytes;

@@ -205,6 +205,68 @@ fn three_nodes_are_one_cluster_that_survives_one_of_them() {
     refuse_other_founders(&three);
 }
 
+#[test]
+fn a_node_whose_directory_is_gone_is_filled_anew_and_votes_again() {
+    let mut three = Three::started();
+    three.ask(2, &["topic", "create", "t", "--partitions", "9"]).ok();
+    three.produce_and_read(1, "a", 3, &["a"]);
+    for (round, lost) in [(1, 2), (2, 2), (1, 3)] {
+        let others = [1, 2, 3].into_iter().filter(|node| *node != lost);
+        three.end(lost, "KILL");
+        fs::remove_dir_all(three.path(lost).join("data")).expect("it is gone");
+        three.start(&[lost]);
+        for node in others.chain([lost]) {
+            three.until(node, "its vote in all shards", |cluster| {
+                has_leaders(cluster) && catching_up(cluster) == 0 && leads(cluster) == [3, 3, 3]
+            });
+        }
+        let identity = fs::read_to_string(three.path(lost).join("data/node.toml")).expect("an identity");
+        assert!(identity.contains("format-version = 3\n"), "{identity}");
+        assert!(identity.contains(&format!("incarnation = {round}\n")), "{identity}");
+        three.produce_and_read(
+            lost,
+            &format!("{lost}{round}"),
+            1,
+            match (round, lost) {
+                (1, 2) => &["21", "a"],
+                (2, 2) => &["21", "22", "a"],
+                _ => &["21", "22", "31", "a"],
+            },
+        );
+    }
+    // Both were lost, and with the third gone they have everything, and are a majority.
+    three.end(1, "KILL");
+    three.until(2, "another leader for all", |cluster| {
+        live(cluster) == [false, true, true] && has_leaders(cluster) && leads(cluster)[0] == 0
+    });
+    three.produce_and_read(3, "b", 2, &["21", "22", "31", "a", "b"]);
+
+    // A second directory is lost before anybody could fill it: nobody begins anew beside the one that is left.
+    three.end(2, "KILL");
+    fs::remove_dir_all(three.path(1).join("data")).expect("it is gone");
+    fs::remove_dir_all(three.path(2).join("data")).expect("it is gone");
+    let serve = |node: usize| {
+        let (number, peers) = (node.to_string(), three.peers());
+        let listen = format!("cluster=127.0.0.1:{}", three.ports[node - 1]);
+        let flags = ["serve", "--data-dir", "data", "--node-id", &number, "--listen", "http=127.0.0.1:0"];
+        weir(&three.path(node), &[&flags[..], &["--peers", &peers, "--listen", &listen]].concat())
+    };
+    let quiet = std::process::Stdio::null;
+    let mut waiting = serve(1).stdout(quiet()).stderr(quiet()).spawn().expect("it runs");
+    until_it_listens(three.ports[0]);
+    let refused = said(&mut serve(2));
+    waiting.kill().and_then(|()| waiting.wait()).expect("it ran");
+    assert_eq!((refused.out.as_str(), refused.status), ("", Some(64)), "{}", refused.err);
+    let words = "but the data directories of nodes 1, 2 are empty, and the others are no majority";
+    assert!(refused.err.contains(words), "{}", refused.err);
+}
+
+/// In how many shards a node has no vote yet.
+fn catching_up(cluster: &Value) -> usize {
+    let shards = cluster["shards"].as_array().expect("a list");
+    shards.iter().map(|shard| shard["catching_up"].as_array().expect("a list").len()).sum()
+}
+
 /// Who founded the cluster is settled with a directory.
 fn refuse_other_founders(three: &Three) {
     let path = three.path(1);

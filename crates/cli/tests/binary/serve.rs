@@ -71,16 +71,21 @@ fn a_data_directory_of_another_format_node_or_layout_is_refused() {
 
     let file = dir.path().join("data/node.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("format-version = 1", "format-version = 3")).unwrap();
+    fs::write(&file, text.replace("format-version = 1", "format-version = 4")).unwrap();
     assert_eq!(
         refused(dir.path(), &[]),
         (
-            "weir: the data directory data has format version 3, this binary reads versions 1 and 2; use a newer \
+            "weir: the data directory data has format version 4, this binary reads versions 1 to 3; use a newer \
              version of weir, or another directory"
                 .to_owned(),
             Some(64)
         )
     );
+    // That of a node that came back without its data, which one that is alone never does.
+    fs::write(&file, text.replace("format-version = 1", "format-version = 3")).unwrap();
+    let (sentence, status) = refused(dir.path(), &[]);
+    assert!(sentence.contains("its format version does not go with its incarnation"), "{sentence}");
+    assert_eq!(status, Some(65));
     fs::write(&file, "format-version = ").unwrap();
     let (sentence, status) = refused(dir.path(), &[]);
     assert!(sentence.starts_with("weir: data/node.toml cannot be read: "), "{sentence}");

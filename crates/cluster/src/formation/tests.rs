@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use weir_model::NodeId;
+use weir_model::{Incarnation, NodeId};
 
 use super::{Answers, FormationError, Step, Told, decide};
 use crate::identity::{Identity, Phase};
@@ -15,7 +15,8 @@ fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
 }
 
 fn identity(node: u64, phase: Phase, cluster: &str) -> Identity {
-    Identity { node: NodeId(node), phase, cluster: cluster.into(), founders: nodes(&[1, 2, 3]) }
+    let incarnation = Incarnation::FIRST;
+    Identity { node: NodeId(node), phase, cluster: cluster.into(), founders: nodes(&[1, 2, 3]), incarnation }
 }
 
 fn empty(node: u64) -> Identity {
@@ -60,11 +61,40 @@ fn all_forming_or_formed_is_formed() {
 }
 
 #[test]
-fn an_empty_node_beside_one_that_is_formed_must_not_go_on() {
-    let exists = FormationError::Exists { node: NodeId(1), cluster: "lake".into(), peer: NodeId(2) };
-    assert!(exists.to_string().contains("cluster lake"), "{exists}");
-    // At once, whoever else is down.
-    assert_eq!(decide(&empty(1), &answers(&[formed(2, "lake")], &[3])), Err(exists));
+fn one_that_is_formed_has_made_sure_of_all_others() {
+    // Whether they are down, or have lost what they had.
+    for others in [answers(&[formed(1, "lake")], &[3]), answers(&[formed(1, "lake"), empty(3)], &[])] {
+        assert_eq!(decide(&forming(2, "lake"), &others), Ok(Step::Formed));
+    }
+    let error =
+        decide(&forming(2, "lake"), &answers(&[formed(1, "lake"), forming(3, "sea")], &[])).unwrap_err();
+    assert!(matches!(error, FormationError::TwoClusters { .. }), "{error}");
+}
+
+#[test]
+fn an_empty_node_beside_one_that_is_formed_must_come_back_as_another() {
+    let come_back = |peers: &[u64]| Ok(Step::ComeBack { cluster: "lake".into(), peers: nodes(peers) });
+    // At once, whoever else is down or not as far.
+    assert_eq!(decide(&empty(1), &answers(&[formed(2, "lake")], &[3])), come_back(&[2]));
+    assert_eq!(decide(&empty(1), &answers(&[formed(2, "lake"), forming(3, "lake")], &[])), come_back(&[2]));
+    assert_eq!(decide(&empty(1), &answers(&[formed(2, "lake"), formed(3, "lake")], &[])), come_back(&[2, 3]));
+}
+
+#[test]
+fn an_empty_node_must_not_go_on_where_a_majority_is_lost_or_another_cluster_is_meant() {
+    let lost =
+        FormationError::MajorityLost { cluster: "lake".into(), peer: NodeId(2), empty: nodes(&[1, 3]) };
+    assert!(lost.to_string().contains("directories of nodes 1, 3 are empty"), "{lost}");
+    assert_eq!(decide(&empty(1), &answers(&[formed(2, "lake"), empty(3)], &[])), Err(lost));
+    // Of two, one is no majority.
+    let two = |identity: Identity| Identity { founders: nodes(&[1, 2]), ..identity };
+    let error = decide(&two(empty(1)), &answers(&[two(formed(2, "lake"))], &[])).unwrap_err();
+    assert!(matches!(error, FormationError::MajorityLost { .. }), "{error}");
+    let error = decide(&empty(1), &answers(&[formed(2, "lake"), formed(3, "sea")], &[])).unwrap_err();
+    assert!(matches!(error, FormationError::TwoClusters { .. }), "{error}");
+    let others = Identity { founders: nodes(&[1, 2, 4]), ..formed(2, "lake") };
+    let error = decide(&empty(1), &answers(&[others, formed(3, "lake")], &[])).unwrap_err();
+    assert!(matches!(error, FormationError::OtherFounders { .. }), "{error}");
 }
 
 #[test]
@@ -100,6 +130,8 @@ struct Founder {
     was_ever_formed: bool,
     /// It has forgotten votes that it gave.
     has_forgotten: bool,
+    /// It is another voter by now.
+    came_back: bool,
 }
 
 /// One run of founders that ask, decide, die, come back, and lose disks, fewer than a majority of them.
@@ -121,6 +153,7 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
                 losses_left -= 1;
                 founder.has_forgotten |= own.phase == Phase::Formed;
                 (founder.disk, founder.heard, founder.has_given_up) = (None, None, false);
+                founder.came_back = false;
                 founder.has_lost_its_disk = true;
             }
             2..=4 if founder.heard.is_none() && !founder.has_given_up => founder.heard = Some(Answers::new()),
@@ -142,6 +175,11 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
                     }
                     _ => continue,
                 };
+                let remembering = founders.values().filter(|founder| {
+                    founder.disk.as_ref().is_some_and(|disk| disk.phase == Phase::Formed)
+                        && !founder.came_back
+                });
+                let agree = remembering.count() as u64 > count / 2;
                 let ever_formed = founders.values().filter(|founder| founder.was_ever_formed).count() as u64;
                 let founder = founders.get_mut(&node).unwrap();
                 let heard = founder.heard.as_mut().unwrap();
@@ -166,6 +204,16 @@ fn run_model(seed: u64, count: u64) -> Vec<Founder> {
                     Ok(Step::Formed) => {
                         founder.was_ever_formed = true;
                         Some(Identity { phase: Phase::Formed, ..own })
+                    }
+                    // Those that remember their votes are a majority, and agree to it.
+                    Ok(Step::ComeBack { cluster, .. }) if agree => {
+                        founder.came_back = true;
+                        let incarnation = Incarnation(1);
+                        Some(Identity { phase: Phase::Formed, cluster, incarnation, ..own })
+                    }
+                    Ok(Step::ComeBack { .. }) => {
+                        heard.clear();
+                        continue;
                     }
                     Err(_) => {
                         (founder.heard, founder.has_given_up) = (None, true);
@@ -213,7 +261,7 @@ fn what_a_founder_said_before_it_was_empty_does_not_hold() {
 
 #[test]
 fn no_order_of_events_lets_a_node_vote_that_forgot_its_votes() {
-    let (mut formed_at_all, mut refused) = (0, 0);
+    let (mut formed_at_all, mut came_back) = (0, 0);
     for seed in 0..20_000 {
         let founders = run_model(seed, 3 + seed % 3);
         let formed: Vec<&Founder> = founders
@@ -226,9 +274,9 @@ fn no_order_of_events_lets_a_node_vote_that_forgot_its_votes() {
         if founders.iter().all(|founder| !founder.has_lost_its_disk && !founder.has_given_up) {
             formed_at_all += usize::from(formed.len() == founders.len());
         }
-        refused += founders.iter().filter(|founder| founder.has_forgotten && founder.has_given_up).count();
+        came_back += founders.iter().filter(|founder| founder.has_forgotten && founder.came_back).count();
     }
     // The model gets somewhere.
     assert!(formed_at_all > 1000, "{formed_at_all} clusters were formed");
-    assert!(refused > 100, "{refused} nodes that had forgotten were refused");
+    assert!(came_back > 100, "{came_back} nodes that had forgotten came back");
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use weir_log::disk::Disk;
 use weir_log::journal::{Journal, JournalOptions, JournalReader};
 use weir_model::entry::ENTRY_BYTES_MAX;
-use weir_model::{NodeId, ShardId, TimestampMs};
+use weir_model::{Incarnation, ShardId, TimestampMs};
 use weir_shard::{Recovered, SegmentWriter, Shard, ShardError, checkpointed_index};
 
 use super::{Node, Running, Worker, Workers, spawn_thread, sync_latency};
@@ -35,6 +35,7 @@ use crate::proposer::Proposer;
 use crate::raft::codec::decode_stored_membership;
 use crate::raft::log::{Dropped, LogRecovery, LogStore, ShardLog};
 use crate::raft::machine::{Installing, MachineStatus, StateMachine};
+use crate::raft::member::Member;
 use crate::raft::network::Network;
 use crate::raft::snapshot::{Pace, SnapshotReceiver, SnapshotSender};
 use crate::raft::types::{LogId, RaftHandle, SnapshotMeta, log_id};
@@ -132,6 +133,7 @@ pub(super) async fn start(
         temporary.prepare(&shared.options, &shared.clock, &space, &segments, blocking)?;
     let mut node = Node {
         id: shared.options.node,
+        incarnation: shared.options.incarnation,
         seed: shared.options.seed,
         drive,
         shards: BTreeMap::new(),
@@ -369,6 +371,11 @@ async fn start_shard(
 ) -> Result<Running, StartError> {
     let Parts { shard, log, checkpoint, gate, signal } = parts;
     let options = &shared.options;
+    let failed = |why: String| StartError::Raft { shard: id, why };
+    let member = |node, incarnation| {
+        Member::new(node, incarnation).ok_or_else(|| failed(format!("node {node} has too high a number")))
+    };
+    let own = member(options.node, options.incarnation)?;
     let view = shard.view();
     let pristine = log.is_pristine();
     let log_ends_at = log.last_index();
@@ -394,19 +401,22 @@ async fn start_shard(
     let snapshot_receiver =
         SnapshotReceiver::new(id, snapshots.clone(), view.clone(), shared.blocking, shared.stop.clone());
     let network = Network {
-        node: options.node,
+        own,
         shard: id,
         transport: Arc::clone(&shared.transport),
         sender: SnapshotSender { snapshots, blocking: shared.blocking, pace: Arc::clone(&shared.pace) },
     };
     let config = raft_config(id, options)?;
-    let failed = |why: String| StartError::Raft { shard: id, why };
-    let raft = RaftHandle::new(options.node.0, Arc::new(config), network, store, machine)
+    let raft = RaftHandle::new(own.raft_id(), Arc::new(config), network, store, machine)
         .await
         .map_err(|error| failed(error.to_string()))?;
-    if pristine && options.voters.contains(&options.node) {
-        let members: BTreeMap<u64, EmptyNode> =
-            options.voters.iter().map(|node| (node.0, EmptyNode::new())).collect();
+    // A later incarnation has no membership of its own: it waits until a leader has taken it in.
+    let founds = pristine && options.incarnation == Incarnation::FIRST;
+    if founds && options.voters.contains(&options.node) {
+        let mut members = BTreeMap::new();
+        for node in &options.voters {
+            members.insert(member(*node, Incarnation::FIRST)?.raft_id(), EmptyNode::new());
+        }
         match raft.initialize(members).await {
             // Another voter was faster.
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
@@ -470,7 +480,7 @@ async fn start_shard(
             submitted: to_be_brought,
             hearing,
             in_flight: Arc::clone(&relayed_in_flight),
-            draw_token: draw_tokens(options.seed, id, shared.clock.now_ms(), log_ends_at),
+            draw_token: draw_tokens(options, id, shared.clock.now_ms(), log_ends_at),
             run_bytes_max: relay::run_bytes_max(replica.command_bytes_max),
         };
         workers.tasks.push(tokio::spawn(relay.run()));
@@ -493,15 +503,16 @@ async fn start_shard(
 }
 
 /// What tells a node's lines to a shard apart, those of its earlier processes included: each has brought entries into the
-/// log.
+/// log, or lost all that it had.
 fn draw_tokens(
-    seed: u64,
+    options: &NodeOptions,
     shard: ShardId,
     now: TimestampMs,
     log_ends_at: u64,
 ) -> Box<dyn FnMut() -> u64 + Send> {
     let started = now.cast_unsigned().rotate_left(20) ^ log_ends_at.rotate_left(40);
-    let mut random = StdRng::seed_from_u64(seed ^ started ^ (u64::from(shard.0) << 48));
+    let began = u64::from(options.incarnation.0).rotate_left(32);
+    let mut random = StdRng::seed_from_u64(options.seed ^ started ^ began ^ (u64::from(shard.0) << 48));
     Box::new(move || random.random())
 }
 
@@ -548,7 +559,8 @@ async fn watch_leadership(raft: RaftHandle, replica: Arc<Replica>) {
     loop {
         let (leader, is_leader, term) = {
             let now = metrics.borrow_watched();
-            (now.current_leader.map(NodeId), now.state == ServerState::Leader, now.vote.leader_id.term)
+            let leader = now.current_leader.map(|id| Member::of(id).node());
+            (leader, now.state == ServerState::Leader, now.vote.leader_id.term)
         };
         replica.leadership.send_if_modified(|leadership| {
             let ready = is_leader && leadership.ready && leadership.term == term;

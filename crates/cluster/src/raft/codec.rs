@@ -4,6 +4,7 @@
 //! log id      = flag u8, (term u64, index u64)?
 //! vote        = term u64, node u64, committed u8
 //! membership  = count u32, (count u32, node u64*)*, count u32, node u64*
+//! node        = incarnation and number in one, see `member.rs`
 //! raft entry  = term u64, index u64, payload u8 (0 blank, 1 commands, 2 membership), body
 //! ```
 

@@ -1,6 +1,7 @@
 //! Everything that touches the consensus library. Nothing of it leaves this crate.
 //!
 //! * [`types`]: our types in its terms.
+//! * [`member`]: nodes and their incarnations as its ids.
 //! * [`codec`]: votes, log ids, memberships and entries as bytes.
 //! * [`log`]: the Raft log of one shard over the shared journal.
 //! * [`machine`]: the shard as its state machine.
@@ -11,6 +12,7 @@
 pub(crate) mod codec;
 pub(crate) mod log;
 pub(crate) mod machine;
+pub(crate) mod member;
 pub(crate) mod network;
 pub(crate) mod rpc;
 pub(crate) mod runtime;

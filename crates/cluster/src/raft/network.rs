@@ -14,10 +14,11 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{EmptyNode, OptionalSend};
-use weir_model::{NodeId, ShardId};
+use weir_model::ShardId;
 
 use super::machine::CheckpointHandle;
-use super::rpc::{Answer, Request};
+use super::member::Member;
+use super::rpc::{Answer, Between, Request};
 use super::snapshot::{SnapshotReceiver, SnapshotSender};
 use super::types::{Config, RaftHandle, Vote};
 use crate::transport::{Line, Transport, TransportError};
@@ -34,7 +35,7 @@ pub(crate) type RpcResult<T> = Result<T, RPCError<Config>>;
 
 /// Makes connections of one shard to other nodes.
 pub(crate) struct Network {
-    pub node: NodeId,
+    pub own: Member,
     pub shard: ShardId,
     pub transport: Arc<dyn Transport>,
     pub sender: SnapshotSender,
@@ -45,8 +46,8 @@ impl RaftNetworkFactory<Config> for Network {
 
     async fn new_client(&mut self, target: u64, _: &EmptyNode) -> Peer {
         Peer {
-            from: self.node,
-            to: NodeId(target),
+            from: self.own,
+            to: Member::of(target),
             shard: self.shard,
             transport: Arc::clone(&self.transport),
             sender: self.sender.clone(),
@@ -54,11 +55,11 @@ impl RaftNetworkFactory<Config> for Network {
     }
 }
 
-/// One shard's way to one other node.
+/// One shard's way to one other node, in one of its incarnations.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    from: NodeId,
-    pub(crate) to: NodeId,
+    from: Member,
+    pub(crate) to: Member,
     pub(crate) shard: ShardId,
     transport: Arc<dyn Transport>,
     sender: SnapshotSender,
@@ -79,19 +80,25 @@ impl Peer {
 
     /// As [`Peer::call`], with a limit of its own; a refusal is an answer.
     pub(crate) async fn ask(&self, request: Request, limit: Duration, action: RPCTypes) -> RpcResult<Answer> {
-        let call = self.transport.call(self.to, Line::Shard(self.shard), request.encode());
+        let between = Between { from: self.from.incarnation(), to: self.to.incarnation() };
+        let request = request.encode_between(between);
+        let call = self.transport.call(self.to.node(), Line::Shard(self.shard), request);
         let answer = match tokio::time::timeout(limit, call).await {
             Ok(answer) => answer.map_err(rpc_error)?,
             Err(_) => {
                 return Err(RPCError::Timeout(Timeout {
                     action,
-                    id: self.from.0,
-                    target: self.to.0,
+                    id: self.from.raft_id(),
+                    target: self.to.raft_id(),
                     timeout: limit,
                 }));
             }
         };
-        Answer::decode(answer).map_err(network_error)
+        match Answer::decode(answer).map_err(network_error)? {
+            // Nobody who could answer is there, and trying again at once would not change that.
+            Answer::OtherIncarnation(why) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
+            answer => Ok(answer),
+        }
     }
 
     async fn append(
@@ -213,7 +220,7 @@ impl RaftNetworkV2<Config> for Peer {
         let _ = option;
         tracing::info!(
             shard = %self.shard,
-            node = %self.to,
+            node = %self.to.node(),
             checkpoint = ?snapshot.meta.last_log_id.map(|id| id.index),
             "a replica is behind what the journals still have; it is given a copy of the shard"
         );

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! request = version u8 (1), kind u8, body
-//! answer  = version u8 (1), kind u8 (that of the request, or 0 for a refusal), body
+//!         | version u8 (2), from u32, to u32, kind u8, body
+//! answer  = version u8 (1), kind u8 (that of the request, or 0 or 9), body
 //!
-//! refusal         = words
+//! 0 refusal           = words
+//! 9 other incarnation = words
 //! 1 append        = vote, prev log id, commit log id, count u32, (length u32, raft entry)*
 //!   answered by     0 success | 1 partial, log id | 2 conflict | 3 higher vote, vote
 //! 2 vote, 3 pre-vote = vote, last log id, transfer u8
@@ -20,23 +22,30 @@
 //!   answered by     flag
 //! ```
 //!
+//! `from` and `to` are the incarnations of the two nodes; in the first version both are 0. What is for the group, kinds 1 to
+//! 5, is for one incarnation only: any other answers that it is not the one that is meant, and does nothing.
+//!
 //! A reader trusts no length and no count. Batches are slices of the buffer that a message arrived
 //! in, and are sent as chunks of their own.
 
 use bytes::Bytes;
+use openraft::entry::EntryPayload;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
-use weir_model::NodeId;
 use weir_model::command::Command;
 use weir_model::entry::Entry;
 use weir_model::wire::{DecodeError, Reader, Writer};
+use weir_model::{Incarnation, NodeId};
 
 use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
 use super::snapshot::{SnapshotAnswer, SnapshotRequest};
-use super::types::Config;
+use super::types::{Config, RaftEntry, Vote, log_id};
 
 const VERSION: u8 = 1;
+
+/// That of requests between incarnations which are not both the first.
+const VERSION_BETWEEN: u8 = 2;
 
 const REFUSED: u8 = 0;
 const APPEND: u8 = 1;
@@ -47,6 +56,16 @@ const SNAPSHOT: u8 = 5;
 const RELAY: u8 = 6;
 const READ_INDEX: u8 = 7;
 const HEARS_OF: u8 = 8;
+const OTHER_INCARNATION: u8 = 9;
+
+/// Between which incarnations of two nodes a request goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Between {
+    /// That of the node which asks.
+    pub from: Incarnation,
+    /// That of the node which is asked.
+    pub to: Incarnation,
+}
 
 /// A message to a shard of another node.
 #[derive(Clone, Debug)]
@@ -80,6 +99,8 @@ pub(crate) enum Refused {
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Refused(String),
+    /// The request was for another incarnation than the one that runs, or is of one that was replaced.
+    OtherIncarnation(String),
     Append(AppendEntriesResponse<Config>),
     Vote(VoteResponse<Config>),
     /// It was taken.
@@ -91,10 +112,33 @@ pub(crate) enum Answer {
 }
 
 impl Request {
-    /// The message as chunks. Those of the entries' batches are shared.
+    /// Whether it is for one incarnation of a replica only.
+    pub(crate) fn is_for_the_group(&self) -> bool {
+        match self {
+            Request::Append(_)
+            | Request::Vote(_)
+            | Request::PreVote(_)
+            | Request::Transfer(_)
+            | Request::Snapshot(_) => true,
+            Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) => false,
+        }
+    }
+
+    /// The message as chunks, to whichever incarnation there is.
     pub(crate) fn encode(&self) -> Vec<Bytes> {
+        self.encode_between(Between::default())
+    }
+
+    /// The message as chunks. Those of the entries' batches are shared.
+    pub(crate) fn encode_between(&self, between: Between) -> Vec<Bytes> {
         let mut out = Writer::new();
-        out.u8(VERSION);
+        if between == Between::default() {
+            out.u8(VERSION);
+        } else {
+            out.u8(VERSION_BETWEEN);
+            out.u32(between.from.0);
+            out.u32(between.to.0);
+        }
         match self {
             Request::Append(request) => return encode_append(out, request),
             Request::Vote(request) => encode_vote_request(&mut out, VOTE, request),
@@ -124,11 +168,18 @@ impl Request {
         vec![out.finish()]
     }
 
+    #[cfg(test)]
     pub(crate) fn decode(bytes: Bytes) -> Result<Request, DecodeError> {
+        Request::decode_between(bytes).map(|(_, request)| request)
+    }
+
+    pub(crate) fn decode_between(bytes: Bytes) -> Result<(Between, Request), DecodeError> {
         let mut r = Reader::new("a message between nodes", bytes);
-        if r.u8()? != VERSION {
-            return Err(r.error("its version is not known to this binary"));
-        }
+        let between = match r.u8()? {
+            VERSION => Between::default(),
+            VERSION_BETWEEN => Between { from: Incarnation(r.u32()?), to: Incarnation(r.u32()?) },
+            _ => return Err(r.error("its version is not known to this binary")),
+        };
         let request = match r.u8()? {
             APPEND => Request::Append(decode_append(&mut r)?),
             VOTE => Request::Vote(decode_vote_request(&mut r)?),
@@ -150,7 +201,7 @@ impl Request {
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
-        Ok(request)
+        Ok((between, request))
     }
 }
 
@@ -161,6 +212,10 @@ impl Answer {
         match self {
             Answer::Refused(why) => {
                 out.u8(REFUSED);
+                out.str(why);
+            }
+            Answer::OtherIncarnation(why) => {
+                out.u8(OTHER_INCARNATION);
                 out.str(why);
             }
             Answer::Append(response) => {
@@ -212,6 +267,7 @@ impl Answer {
         }
         let answer = match r.u8()? {
             REFUSED => Answer::Refused(r.str()?),
+            OTHER_INCARNATION => Answer::OtherIncarnation(r.str()?),
             APPEND => Answer::Append(match r.u8()? {
                 0 => AppendEntriesResponse::Success,
                 1 => AppendEntriesResponse::PartialSuccess(decode_log_id(&mut r)?),
@@ -326,8 +382,38 @@ fn decode_vote_request(r: &mut Reader) -> Result<VoteRequest<Config>, DecodeErro
     Ok(request)
 }
 
-/// Reads whatever bytes come as a request and as an answer; for fuzzing.
+/// Reads whatever bytes come as a request and as an answer; for fuzzing. Between whom a request
+/// goes can be written and read again.
 pub(crate) fn decode_anything(bytes: Bytes) {
-    let _ = Request::decode(bytes.clone());
+    if let Ok((between, request)) = Request::decode_between(bytes.clone()) {
+        let again = Request::decode_between(request.encode_between(between).concat().into());
+        assert_eq!(again.map(|(said, _)| said), Ok(between));
+    }
     let _ = Answer::decode(bytes);
+}
+
+/// Valid requests and answers, for fuzzing.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let vote = Vote::new_committed(5, 2);
+    let last = Some(log_id(4, 9));
+    let between = Between { from: Incarnation(1), to: Incarnation(2) };
+    let entry = RaftEntry { log_id: log_id(5, 10), payload: EntryPayload::Blank };
+    let append = AppendEntriesRequest { vote, prev_log_id: last, entries: vec![entry], leader_commit: last };
+    let requests = [
+        Request::Append(append),
+        Request::Vote(VoteRequest::new(vote, last)),
+        Request::Transfer(TransferLeaderRequest::new(vote, 3, last)),
+        Request::ReadIndex,
+        Request::HearsOf(NodeId(2)),
+    ];
+    let answers = [
+        Answer::Refused("no".to_owned()),
+        Answer::OtherIncarnation("another one".to_owned()),
+        Answer::Append(AppendEntriesResponse::PartialSuccess(last)),
+        Answer::Vote(VoteResponse::new(vote, last, true)),
+        Answer::Relay(Err(Refused::NotLeader(Some(NodeId(3))))),
+        Answer::ReadIndex(Ok(7)),
+    ];
+    let both = requests.iter().flat_map(|request| [request.encode(), request.encode_between(between)]);
+    both.map(|chunks| chunks.concat()).chain(answers.iter().map(|answer| answer.encode().to_vec())).collect()
 }

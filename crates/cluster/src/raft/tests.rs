@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use openraft::entry::EntryPayload;
+use openraft::errors::RPCError;
 use openraft::impls::EmptyNode;
 use openraft::network::{RPCOption, RaftNetworkFactory as _, RaftNetworkV2 as _};
 use openraft::raft::{
@@ -22,7 +23,7 @@ use weir_log::journal::{JournalReader, Position, RecordKind, RecoveredRecord};
 use weir_model::command::Command;
 use weir_model::entry::Entry;
 use weir_model::wire::{Reader, Writer};
-use weir_model::{NodeId, PartitionId, ShardId};
+use weir_model::{Incarnation, NodeId, PartitionId, ShardId};
 use weir_shard::{Shard, ShardOptions};
 
 use super::codec::{
@@ -30,8 +31,9 @@ use super::codec::{
     encode_stored_membership,
 };
 use super::log::{LogRecovery, LogStore, ShardLog};
+use super::member::Member;
 use super::network::Network;
-use super::rpc::{Answer, Request};
+use super::rpc::{Answer, Between, Request};
 use super::snapshot::{Pace, SnapshotSender};
 use super::types::{Config, LogId, Membership, Proposal, RaftEntry, StoredMembership, Vote, log_id};
 use crate::blocking::Blocking;
@@ -345,7 +347,7 @@ fn heard_of_appends(answers: &[AppendEntriesResponse<Config>]) -> Vec<String> {
         blocking: Blocking::new(Drive::Tasks { sync_latency: Duration::ZERO }),
         pace: Arc::new(Pace::new(None)),
     };
-    let mut network = Network { node: NodeId(1), shard: ShardId(1), transport, sender };
+    let mut network = Network { own: Member::of(1), shard: ShardId(1), transport, sender };
     let append = |index: u64| AppendEntriesRequest {
         vote: Vote::new_committed(3, 1),
         prev_log_id: Some(log_id(3, index - 1)),
@@ -381,4 +383,52 @@ fn an_append_that_overtook_another_is_not_a_follower_that_lost_its_log() {
     assert_eq!(overtaken.len(), 3, "what was sent behind it means nothing");
     let partial = heard_of_appends(&[Success, PartialSuccess(Some(log_id(3, 8))), Success]);
     assert_eq!(partial, ["has Some(8)", "has Some(8)"], "what was sent behind it means nothing");
+}
+
+#[test]
+fn what_is_for_one_incarnation_says_so_and_between_the_first_ones_it_is_as_it_ever_was() {
+    let request = Request::Vote(VoteRequest::new(Vote::new(5, 1), None));
+    let first = Between::default();
+    assert_eq!(request.encode(), request.encode_between(first));
+    assert_eq!(request.encode()[0][..2], [1, 2]);
+    let returned = Between { from: Incarnation(7), to: Incarnation(1 << 31) };
+    let bytes = joined(request.encode_between(returned));
+    assert_eq!(bytes[..10], [2, 7, 0, 0, 0, 0, 0, 0, 128, 2]);
+    for between in [first, returned] {
+        let bytes = joined(request.encode_between(between));
+        let (said, back) = Request::decode_between(bytes.clone()).expect("a request");
+        assert_eq!((said, format!("{back:?}")), (between, format!("{request:?}")));
+        for length in 0..bytes.len() {
+            Request::decode_between(bytes.slice(..length)).expect_err("it is cut");
+        }
+    }
+    let refusal = Answer::OtherIncarnation("another one is meant".into());
+    let back = Answer::decode(refusal.encode()).expect("an answer");
+    assert_eq!(format!("{back:?}"), format!("{refusal:?}"));
+}
+
+#[test]
+fn a_replica_that_is_not_the_one_meant_is_not_tried_again_at_once() {
+    struct Another;
+    impl Transport for Another {
+        fn call(&self, to: NodeId, _: Line, request: Vec<Bytes>) -> TransportFuture<'_> {
+            let (between, _) = Request::decode_between(joined(request)).expect("a request");
+            assert_eq!((to, between.from, between.to), (NodeId(2), Incarnation(0), Incarnation(3)));
+            Box::pin(async { Ok(Answer::OtherIncarnation("it is another".into()).encode()) })
+        }
+    }
+    let disk = SimDisk::new(1);
+    let opened = Shard::open(disk.shared(), "/data/shards/1".into(), ShardId(1), ShardOptions::default());
+    let sender = SnapshotSender {
+        snapshots: opened.expect("a shard").0.snapshots(),
+        blocking: Blocking::new(Drive::Tasks { sync_latency: Duration::ZERO }),
+        pace: Arc::new(Pace::new(None)),
+    };
+    let mut network = Network { own: Member::of(1), shard: ShardId(1), transport: Arc::new(Another), sender };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let answer = runtime.block_on(async {
+        let mut peer = network.new_client((3 << 32) + 2, &EmptyNode::new()).await;
+        peer.vote(VoteRequest::new(Vote::new(5, 1), None), RPCOption::new(Duration::from_secs(1))).await
+    });
+    assert!(matches!(answer, Err(RPCError::Unreachable(_))), "{answer:?}");
 }

@@ -56,8 +56,9 @@ impl Machine {
             let address = peers[&NodeId(node)].replace("localhost", "127.0.0.1");
             let listening = listen(address, tls.clone()).await;
             let store: &dyn IdentityStore = &*directory;
+            let (node, listening_at) = (NodeId(node), &listening);
             let founding =
-                Founding { store, node: NodeId(node), peers: &peers, listening: &listening, seed: node };
+                Founding { store, node, peers: &peers, listening: listening_at, seed: node.0, token: node.0 };
             let make = || format!("lake-{}", made.fetch_add(1, Ordering::SeqCst));
             let identity = form(founding, make).await?;
             let peers: Vec<(u64, String)> =
@@ -217,22 +218,31 @@ fn one_that_was_not_there_when_the_others_were_forming_joins_when_it_comes() {
 }
 
 #[test]
-fn a_node_that_lost_its_disk_is_told_that_the_cluster_is_there() {
+fn a_node_that_lost_its_disk_does_not_start_before_members_say_what_it_is_and_never_where_a_majority_is_lost()
+{
     run(async {
         let machines = machines(3).await;
         let tasks = machines.iter().map(Machine::start).collect();
         let mut serving = all_formed(&machines, tasks).await;
-        for index in [2, 0] {
-            let lost = serving.remove(index);
-            lost.stop().await;
+        let lose = async |serving: &mut Vec<Echo>, index: usize| {
+            serving.remove(index).stop().await;
             machines[index].lose_disk();
-            // Those that are left say so, whichever of them are up.
-            let error = within(machines[index].start()).await.err().expect("it must not start");
-            let FormationError::Exists { node, cluster, .. } = &error else { panic!("{error}") };
-            assert_eq!((*node, cluster.as_str()), (NodeId(machines[index].node), "lake-0"));
-            assert!(error.to_string().contains("the data directory of this node"), "{error}");
-            assert_eq!(machines[index].phase(), Phase::Empty);
-        }
+        };
+        // Those that are left have no shards here, and cannot agree on anything.
+        lose(&mut serving, 2).await;
+        let mut third = machines[2].start();
+        let waited = timeout(Duration::from_millis(1500), &mut third).await;
+        assert!(waited.is_err(), "it must not start");
+        assert_eq!(machines[2].phase(), Phase::Empty);
+        // With two that have nothing, nobody can say any more what was acknowledged.
+        lose(&mut serving, 0).await;
+        let error = within(machines[0].start()).await.err().expect("it must not start");
+        let FormationError::MajorityLost { cluster, peer, empty } = &error else { panic!("{error}") };
+        assert_eq!((cluster.as_str(), *peer), ("lake-0", NodeId(2)));
+        assert_eq!(*empty, [1, 3].map(NodeId).into());
+        assert!(error.to_string().contains("are no majority"), "{error}");
+        third.abort();
+        assert!(machines[0].phase() == Phase::Empty && machines[2].phase() == Phase::Empty);
         for echo in serving {
             echo.stop().await;
         }
@@ -302,6 +312,7 @@ fn what_cannot_be_read_or_named_is_an_error() {
             peers: &machines[0].peers,
             listening: &listening,
             seed: 0,
+            token: 0,
         };
         let unnamed = form(founding(7), || "lake".into()).await.expect_err("it is not among the peers");
         assert!(unnamed.to_string().contains("and not this one, which is node 7"), "{unnamed}");

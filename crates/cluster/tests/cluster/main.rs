@@ -3,9 +3,11 @@
 
 mod alone;
 mod formation;
+mod incarnations;
 mod limits;
 mod network;
 mod relay;
+mod returning;
 mod snapshots;
 mod support;
 mod tcp;

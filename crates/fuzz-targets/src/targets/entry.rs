@@ -101,6 +101,7 @@ pub(super) fn commands() -> Vec<Command> {
             },
         },
         Command::SetDraining { node: NodeId(4), draining: true },
+        Command::NewIncarnation { node: NodeId(4), token: 9 },
         Command::OpenPartition { partition, settings: settings(), epoch_base: 2 },
         Command::ConfigurePartition { partition, settings: settings() },
         Command::Append { partition, batch: batch.clone() },

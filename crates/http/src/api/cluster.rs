@@ -33,6 +33,8 @@ struct Shard {
     leader: Option<u64>,
     term: u64,
     voters: Vec<u64>,
+    /// Those of them that came back without their data and have no vote until they have caught up.
+    catching_up: Vec<u64>,
     /// How far this node is with it.
     applied_index: u64,
 }
@@ -44,6 +46,7 @@ impl From<&ShardInfo> for Shard {
             leader: shard.leader.map(|node| node.0),
             term: shard.term,
             voters: shard.voters.iter().map(|node| node.0).collect(),
+            catching_up: shard.catching_up.iter().map(|node| node.0).collect(),
             applied_index: shard.applied_index,
         }
     }

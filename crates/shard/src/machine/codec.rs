@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weir_model::access::NamespaceMeta;
 use weir_model::command::TopicMeta;
-use weir_model::node::{NODES_MAX, RegisteredNode};
+use weir_model::node::{GivenIncarnation, NODES_MAX, RegisteredNode};
 use weir_model::policy::{PolicyKey, PolicyMeta};
 use weir_model::queue::QueueMeta;
 use weir_model::routing::{BindingMeta, ExchangeMeta};
@@ -49,6 +49,7 @@ pub(crate) enum ChunkKind {
     Accounts = 13,
     Policies = 14,
     Nodes = 15,
+    Incarnations = 16,
     Windows = 20,
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct ChunkId {
 }
 
 impl ChunkKind {
-    const ALL: [ChunkKind; 16] = [
+    const ALL: [ChunkKind; 17] = [
         ChunkKind::Root,
         ChunkKind::Topics,
         ChunkKind::Partitions,
@@ -77,6 +78,7 @@ impl ChunkKind {
         ChunkKind::Accounts,
         ChunkKind::Policies,
         ChunkKind::Nodes,
+        ChunkKind::Incarnations,
         ChunkKind::Windows,
     ];
 
@@ -102,6 +104,7 @@ impl Machine {
         let accounts = self.accounts.account_chunks().map(|(key, c)| (key, c.changed_at()));
         let policies = self.topology.policy_chunk().map(|c| (0, c.changed_at())).into_iter();
         let nodes = self.nodes.chunk().map(|c| (0, c.changed_at())).into_iter();
+        let incarnations = self.nodes.incarnation_chunk().map(|c| (0, c.changed_at())).into_iter();
         let timers = self.timers.iter().map(|(key, c)| (*key, c.changed_at()));
         let windows = self.windows.iter().map(|(key, c)| (*key, c.changed_at()));
         let groups = self.groups.chunks().map(|(key, c)| (key, c.changed_at()));
@@ -119,6 +122,7 @@ impl Machine {
             .chain(accounts.map(of(ChunkKind::Accounts)))
             .chain(policies.map(of(ChunkKind::Policies)))
             .chain(nodes.map(of(ChunkKind::Nodes)))
+            .chain(incarnations.map(of(ChunkKind::Incarnations)))
             .chain(windows.map(of(ChunkKind::Windows)))
             .collect()
     }
@@ -167,6 +171,9 @@ impl Machine {
                 self.topology.policy_chunk().map(|c| encode_policies(c.get())).unwrap_or_default()
             }
             ChunkKind::Nodes => self.nodes.chunk().map(|c| encode_nodes(c.get())).unwrap_or_default(),
+            ChunkKind::Incarnations => {
+                self.nodes.incarnation_chunk().map(|c| encode_incarnations(c.get())).unwrap_or_default()
+            }
             ChunkKind::Groups => self
                 .groups
                 .chunks()
@@ -195,6 +202,7 @@ impl Machine {
             ChunkKind::Accounts => self.load_accounts(id.key, &mut reader, index)?,
             ChunkKind::Policies => self.load_policies(&mut reader, index)?,
             ChunkKind::Nodes => self.load_nodes(&mut reader, index)?,
+            ChunkKind::Incarnations => self.load_incarnations(&mut reader, index)?,
             ChunkKind::Windows => self.load_windows(id.key, &mut reader, index)?,
         }
         reader.finish()
@@ -371,6 +379,21 @@ impl Machine {
         }
         if nodes.len() > NODES_MAX {
             return Err(reader.error("there are more nodes than there may be"));
+        }
+        Ok(())
+    }
+
+    fn load_incarnations(&mut self, reader: &mut Reader, index: u64) -> Result<(), DecodeError> {
+        let nodes = Arc::make_mut(&mut self.nodes);
+        let given = reader.list(20, |r| Ok((NodeId(r.u64()?), GivenIncarnation::decode(r)?)))?;
+        if given.len() > NODES_MAX {
+            return Err(reader.error("there are more nodes than there may be"));
+        }
+        for (id, given) in given {
+            if nodes.given_incarnations().last().is_some_and(|(last, _)| last >= id) {
+                return Err(reader.error("incarnations are out of order"));
+            }
+            nodes.give_incarnation(id, given, index);
         }
         Ok(())
     }
@@ -555,6 +578,16 @@ pub(super) fn encode_nodes(nodes: &BTreeMap<NodeId, Arc<RegisteredNode>>) -> Byt
     let mut out = Writer::new();
     out.u32(nodes.len() as u32);
     nodes.values().for_each(|node| node.encode(&mut out));
+    out.finish()
+}
+
+pub(super) fn encode_incarnations(given: &BTreeMap<NodeId, GivenIncarnation>) -> Bytes {
+    let mut out = Writer::new();
+    out.u32(given.len() as u32);
+    for (id, given) in given {
+        out.u64(id.0);
+        given.encode(&mut out);
+    }
     out.finish()
 }
 

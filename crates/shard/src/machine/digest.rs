@@ -101,6 +101,12 @@ impl Machine {
             let digest = nodes.digest(|all| digest_of(&codec::encode_nodes(all)));
             chunk(ChunkId { kind: ChunkKind::Nodes, key: 0 }, digest);
         }
+        if self.nodes.incarnation_chunk().is_some()
+            && let Some(given) = Arc::make_mut(&mut self.nodes).incarnation_chunk_mut()
+        {
+            let digest = given.digest(|all| digest_of(&codec::encode_incarnations(all)));
+            chunk(ChunkId { kind: ChunkKind::Incarnations, key: 0 }, digest);
+        }
         if self.accounts.mark().is_some() {
             let accounts = Arc::make_mut(&mut self.accounts);
             if let Some(mark) = accounts.mark_mut() {

@@ -349,6 +349,7 @@ impl Machine {
             Command::DeletePolicy { key } => self.delete_policy(context, key, effects),
             Command::RegisterNode { node } => self.register_node(context, node, effects),
             Command::SetDraining { node, draining } => self.set_draining(context, *node, *draining, effects),
+            Command::NewIncarnation { node, token } => self.new_incarnation(context, *node, *token, effects),
             Command::AllocateProducerIds { count } => self.allocate_producer_ids(context, *count),
 
             Command::OpenPartition { partition, settings, epoch_base } => {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_model::NodeId;
 use weir_model::command::{Outcome, Refusal};
-use weir_model::node::{NODE_BYTES_MAX, NODES_MAX, NodeMeta};
+use weir_model::node::{GivenIncarnation, NODE_BYTES_MAX, NODES_MAX, NodeMeta};
+use weir_model::{Incarnation, NodeId};
 
 use super::meta::limit;
 use super::{Context, Effect, Machine};
@@ -51,5 +51,28 @@ impl Machine {
             effects.push(Effect::NodesChanged);
         }
         Outcome::Done
+    }
+
+    /// Whether the node is there is not known here: whoever proposes this has looked.
+    pub(super) fn new_incarnation(
+        &mut self,
+        context: Context,
+        node: NodeId,
+        token: u64,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let last = match self.nodes.given_incarnation(node) {
+            // It asks again, because it has not heard of it.
+            Some(given) if given.token == token => return Outcome::Incarnation(given.incarnation),
+            None if self.nodes.given_incarnations().count() >= NODES_MAX => return limit("nodes", NODES_MAX),
+            given => given.map_or(Incarnation::FIRST, |given| given.incarnation),
+        };
+        let Some(next) = last.0.checked_add(1).map(Incarnation) else {
+            return limit("incarnations of a node", u32::MAX as usize);
+        };
+        let given = GivenIncarnation { incarnation: next, token };
+        Arc::make_mut(&mut self.nodes).give_incarnation(node, given, context.index);
+        effects.push(Effect::NodesChanged);
+        Outcome::Incarnation(next)
     }
 }

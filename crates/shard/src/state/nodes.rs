@@ -3,22 +3,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_model::NodeId;
-use weir_model::node::{NodeMeta, RegisteredNode};
+use weir_model::node::{GivenIncarnation, NodeMeta, RegisteredNode};
+use weir_model::{Incarnation, NodeId};
 
 use super::chunk::Chunk;
 
 pub(crate) type NodeChunk = Chunk<BTreeMap<NodeId, Arc<RegisteredNode>>>;
 
-/// A snapshot of all nodes that are registered.
+pub(crate) type IncarnationChunk = Chunk<BTreeMap<NodeId, GivenIncarnation>>;
+
+/// A snapshot of all nodes that are registered, and of those that came back without their data.
 #[derive(Clone, Debug)]
 pub struct Nodes {
     nodes: NodeChunk,
+    incarnations: IncarnationChunk,
 }
 
 impl Default for Nodes {
     fn default() -> Self {
-        Nodes { nodes: Chunk::new(BTreeMap::new(), 0) }
+        Nodes { nodes: Chunk::new(BTreeMap::new(), 0), incarnations: Chunk::new(BTreeMap::new(), 0) }
     }
 }
 
@@ -31,6 +34,26 @@ impl Nodes {
     /// All nodes in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<RegisteredNode>> {
         self.nodes.get().values()
+    }
+
+    /// The incarnation of a node that counts, whether it is registered or not: those before are replaced.
+    pub fn incarnation(&self, id: NodeId) -> Incarnation {
+        self.given_incarnation(id).map_or(Incarnation::FIRST, |given| given.incarnation)
+    }
+
+    /// What a node was given when it came back without its data, if it ever did.
+    pub(crate) fn given_incarnation(&self, id: NodeId) -> Option<GivenIncarnation> {
+        self.incarnations.get().get(&id).copied()
+    }
+
+    /// All nodes that ever came back without their data, in the order of their ids.
+    pub fn given_incarnations(&self) -> impl Iterator<Item = (NodeId, GivenIncarnation)> {
+        self.incarnations.get().iter().map(|(id, given)| (*id, *given))
+    }
+
+    /// Says which incarnation of a node counts from here on.
+    pub(crate) fn give_incarnation(&mut self, id: NodeId, given: GivenIncarnation, index: u64) {
+        self.incarnations.change(index).insert(id, given);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -62,5 +85,14 @@ impl Nodes {
 
     pub(crate) fn chunk_mut(&mut self) -> Option<&mut NodeChunk> {
         Some(&mut self.nodes).filter(|nodes| !nodes.get().is_empty())
+    }
+
+    /// The chunk of incarnations, if a node ever came back without its data.
+    pub(crate) fn incarnation_chunk(&self) -> Option<&IncarnationChunk> {
+        Some(&self.incarnations).filter(|incarnations| !incarnations.get().is_empty())
+    }
+
+    pub(crate) fn incarnation_chunk_mut(&mut self) -> Option<&mut IncarnationChunk> {
+        Some(&mut self.incarnations).filter(|incarnations| !incarnations.get().is_empty())
     }
 }

@@ -61,7 +61,7 @@ impl SnapshotSender {
                 // It could not make use of what it was sent, and most likely cannot the next time.
                 Ok(Err(why)) => {
                     drop(source);
-                    tracing::warn!(%shard, node = %peer.to, why, "a replica refuses the shard's checkpoint");
+                    tracing::warn!(%shard, node = %peer.to.node(), why, "a replica refuses the shard's checkpoint");
                     tokio::time::sleep(REFUSED_PAUSE).await;
                     return Err(StreamingError::Unreachable(Unreachable::from_string(why)));
                 }
@@ -71,7 +71,7 @@ impl SnapshotSender {
                     if stands_still(last_progress) {
                         return Err(error.into());
                     }
-                    tracing::debug!(%shard, node = %peer.to, %error, "a part of a snapshot did not arrive");
+                    tracing::debug!(%shard, node = %peer.to.node(), %error, "a part of a snapshot did not arrive");
                     tokio::time::sleep(RETRY_AFTER).await;
                     SnapshotAnswer::Unknown
                 }
@@ -92,7 +92,7 @@ impl SnapshotSender {
                 }
                 SnapshotAnswer::Complete => Part::Install,
                 SnapshotAnswer::Installed(vote) => {
-                    tracing::info!(%shard, node = %peer.to, index = id.applied_index, sent_bytes,
+                    tracing::info!(%shard, node = %peer.to.node(), index = id.applied_index, sent_bytes,
                         "a replica that was behind has the shard's checkpoint");
                     return Ok(SnapshotResponse::new(vote));
                 }

@@ -1,10 +1,10 @@
 //! What reads bytes of other nodes, given any bytes: for fuzzing. Each function panics if a promise is broken.
 
 use bytes::{Bytes, BytesMut};
-use weir_model::{NodeId, ShardId};
+use weir_model::{Incarnation, NodeId, ShardId};
 
 use super::frame::{Frame, HEAD_BYTES, Kind, head, take_frame};
-use super::handshake::{Hello, Purpose, Reason, Refusal, Reply, judge, take_message};
+use super::handshake::{Hello, Purpose, Reason, Refusal, Reply, judge, judge_incarnation, take_message};
 use crate::identity::{Identity, Phase};
 use crate::transport::Line;
 
@@ -71,6 +71,7 @@ fn message_reads_the_same(bytes: &[u8]) {
     if let Ok(hello) = Hello::decode(body.clone()) {
         assert_eq!(Hello::decode(body_of(&hello.encode())), Ok(hello.clone()));
         let _ = judge(&hello, &identity(Phase::Formed), true);
+        let _ = judge_incarnation(&hello, Incarnation(1));
     }
     if let Ok(reply) = Reply::decode(body) {
         assert_eq!(Reply::decode(body_of(&reply.encode())), Ok(reply));
@@ -83,7 +84,8 @@ fn body_of(message: &Bytes) -> Bytes {
 
 fn identity(phase: Phase) -> Identity {
     let cluster = if phase == Phase::Empty { String::new() } else { "lake".to_owned() };
-    Identity { node: NodeId(1), phase, cluster, founders: (1..=3).map(NodeId).collect() }
+    let founders = (1..=3).map(NodeId).collect();
+    Identity { node: NodeId(1), phase, cluster, founders, incarnation: Incarnation::FIRST }
 }
 
 /// Valid frames, each by itself and two behind each other.
@@ -106,11 +108,17 @@ pub(crate) fn frame_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn handshake_seeds() -> Vec<Vec<u8>> {
     let own = identity(Phase::Forming);
     let hello = |purpose| Hello::new(&own, NodeId(2), purpose).encode();
+    let returned = Identity { incarnation: Incarnation(3), ..identity(Phase::Formed) };
+    let asked =
+        Hello { token: 1 << 60, ..Hello::new(&identity(Phase::Empty), NodeId(2), Purpose::Incarnation) };
     let refusal = Refusal { reason: Reason::OtherNode, words: "this is node 2".to_owned() };
     let messages = [
         hello(Purpose::Shards),
         hello(Purpose::Service),
         hello(Purpose::Formation),
+        asked.encode(),
+        Hello::new(&returned, NodeId(2), Purpose::Shards).encode(),
+        Reply::Accept { version: 1, identity: Some(returned) }.encode(),
         Reply::Accept { version: 1, identity: None }.encode(),
         Reply::Accept { version: 1, identity: Some(identity(Phase::Empty)) }.encode(),
         Reply::Accept { version: 1, identity: Some(own.clone()) }.encode(),

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use weir_model::NodeId;
 
-use super::handshake::{Hello, MessageError, Purpose, Refusal, Reply, judge, take_message};
+use super::handshake::{Hello, MessageError, Purpose, Reason, Refusal, Reply, judge, take_message};
 use super::tls::PeerTls;
 use super::told::Told;
 use crate::identity::Identity;
@@ -136,32 +136,54 @@ async fn read_message<S: AsyncRead + Unpin>(
 /// What was logged of those that connected: whence, and as which node.
 pub(crate) type ToldPeers = Mutex<Told<(IpAddr, Option<NodeId>)>>;
 
-/// Reads a hello and answers it; `own` tells who this node is, and whether it knows the other. Returns what was said and what was read behind it, if the connection goes on.
-pub(crate) async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+/// How a hello is answered.
+pub(crate) struct Verdict {
+    /// The version by which the connection goes on, or why it does not.
+    pub version: Result<u16, Refusal>,
+    /// What was asked for, where the answer is all there is.
+    pub identity: Option<Identity>,
+}
+
+impl Verdict {
+    /// That of a node, which knows the other or does not.
+    pub(crate) fn of(hello: &Hello, own: &Identity, is_known: bool) -> Verdict {
+        let version = judge(hello, own, is_known);
+        let is_asked = hello.purpose == Purpose::Formation && version.is_ok();
+        Verdict { version, identity: is_asked.then(|| own.clone()) }
+    }
+
+    pub(crate) fn refused(reason: Reason, words: String) -> Verdict {
+        Verdict { version: Err(Refusal { reason, words }), identity: None }
+    }
+}
+
+/// Reads a hello and answers it; `judge` says how. Returns what was said and what was read behind it, if the connection
+/// goes on.
+pub(crate) async fn receive<S, V>(
     socket: &mut S,
     peer: SocketAddr,
-    own: impl FnOnce(&Hello) -> (Identity, bool),
+    judge: impl FnOnce(Hello) -> V,
     told: &ToldPeers,
-) -> Option<(Hello, BytesMut)> {
+) -> Option<(Hello, BytesMut)>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    V: Future<Output = Verdict>,
+{
     let receiving = async {
         let mut buffer = BytesMut::new();
         let Some(body) = read_message(socket, &mut buffer).await? else {
             return Ok(None);
         };
         let hello = Hello::decode(body)?;
-        let (own, is_known) = own(&hello);
-        let verdict = judge(&hello, &own, is_known);
-        let reply = match &verdict {
-            Ok(version) => {
-                let identity = (hello.purpose == Purpose::Formation).then(|| own.clone());
-                Reply::Accept { version: *version, identity }
-            }
+        let Verdict { version, identity } = judge(hello.clone()).await;
+        let reply = match &version {
+            Ok(version) => Reply::Accept { version: *version, identity },
             Err(refusal) => Reply::Refuse(refusal.clone()),
         };
         socket.write_all(&reply.encode()).await?;
         socket.flush().await?;
-        match verdict {
-            Ok(_) if hello.purpose == Purpose::Formation => {
+        match version {
+            Ok(_) if matches!(hello.purpose, Purpose::Formation | Purpose::Incarnation) => {
                 socket.shutdown().await?;
                 Ok(None)
             }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! message = magic "weirpeer", length u32 of the body, crc u32 (CRC-32C of the body), body
-//! hello   = oldest u16, newest u16, purpose u8 (1 shards, 2 service, 3 formation),
-//!           from u64, to u64, cluster string
+//! hello   = oldest u16, newest u16, purpose u8 (1 shards, 2 service, 3 formation, 4 incarnation),
+//!           from u64, to u64, cluster string, and if one of these is not 0:
+//!           incarnation u32, incarnation of the other u32, token u64
 //! reply   = 0 u8, version u16, flag u8, identity if the flag is 1 (see `identity.rs`)
 //!         | 1 u8, reason u8, words string
 //! ```
@@ -12,8 +13,8 @@
 //! in every version, so that nodes of any two can tell each other what they speak; what a later one adds stands behind.
 
 use bytes::{Buf, Bytes, BytesMut};
-use weir_model::NodeId;
 use weir_model::wire::{DecodeError, Reader, Writer};
+use weir_model::{Incarnation, NodeId};
 
 use crate::identity::{CLUSTER_ID_BYTES_MAX, Identity, Phase};
 
@@ -43,6 +44,8 @@ pub(crate) enum Purpose {
     Service = 2,
     /// Asks who the other is; the reply is all there is.
     Formation = 3,
+    /// Asks what a member that lost its data is from here on; the reply is all there is.
+    Incarnation = 4,
 }
 
 /// What the one that connects says.
@@ -56,12 +59,19 @@ pub(crate) struct Hello {
     pub to: NodeId,
     /// Empty where there is none yet.
     pub cluster: String,
+    /// Which incarnation this one is.
+    pub incarnation: Incarnation,
+    /// The one that counts of the other, as far as this one knows.
+    pub to_incarnation: Incarnation,
+    /// With [`Purpose::Incarnation`]: what tells the process that asks from all others.
+    pub token: u64,
 }
 
 /// What the other says to that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It goes on by this version. The identity is the answer to [`Purpose::Formation`].
+    /// It goes on by this version. The identity is the answer to [`Purpose::Formation`]; to [`Purpose::Incarnation`] it is
+    /// that of the one who asks.
     Accept { version: u16, identity: Option<Identity> },
     /// The connection ends here.
     Refuse(Refusal),
@@ -82,6 +92,10 @@ pub(crate) enum Reason {
     UnknownNode,
     NoCommonVersion,
     NotFormed,
+    /// An incarnation that does not count any more.
+    Replaced,
+    /// It cannot be told which incarnation the other is.
+    NoIncarnation,
     /// One that a later version has.
     Other(u8),
 }
@@ -140,7 +154,17 @@ impl Hello {
     /// What this code says.
     pub(crate) fn new(from: &Identity, to: NodeId, purpose: Purpose) -> Hello {
         let (oldest, newest) = (VERSION_OLDEST, VERSION_NEWEST);
-        Hello { oldest, newest, purpose, from: from.node, to, cluster: from.cluster.clone() }
+        Hello {
+            oldest,
+            newest,
+            purpose,
+            from: from.node,
+            to,
+            cluster: from.cluster.clone(),
+            incarnation: from.incarnation,
+            to_incarnation: Incarnation::FIRST,
+            token: 0,
+        }
     }
 
     pub(crate) fn encode(&self) -> Bytes {
@@ -151,6 +175,12 @@ impl Hello {
         out.u64(self.from.0);
         out.u64(self.to.0);
         out.str(&self.cluster);
+        if (self.incarnation, self.to_incarnation, self.token) != (Incarnation::FIRST, Incarnation::FIRST, 0)
+        {
+            out.u32(self.incarnation.0);
+            out.u32(self.to_incarnation.0);
+            out.u64(self.token);
+        }
         message(&out.finish())
     }
 
@@ -161,6 +191,7 @@ impl Hello {
             1 => Purpose::Shards,
             2 => Purpose::Service,
             3 => Purpose::Formation,
+            4 => Purpose::Incarnation,
             _ => return Err(r.error("its purpose is not known").into()),
         };
         let (from, to) = (NodeId(r.u64()?), NodeId(r.u64()?));
@@ -168,7 +199,11 @@ impl Hello {
         if cluster.len() > CLUSTER_ID_BYTES_MAX {
             return Err(r.error("the cluster's id is too long").into());
         }
-        Ok(Hello { oldest, newest, purpose, from, to, cluster })
+        let (mut incarnation, mut to_incarnation, mut token) = (Incarnation::FIRST, Incarnation::FIRST, 0);
+        if r.remaining() > 0 {
+            (incarnation, to_incarnation, token) = (Incarnation(r.u32()?), Incarnation(r.u32()?), r.u64()?);
+        }
+        Ok(Hello { oldest, newest, purpose, from, to, cluster, incarnation, to_incarnation, token })
     }
 }
 
@@ -219,6 +254,8 @@ impl Reason {
             Reason::UnknownNode => 3,
             Reason::NoCommonVersion => 4,
             Reason::NotFormed => 5,
+            Reason::Replaced => 6,
+            Reason::NoIncarnation => 7,
             Reason::Other(code) => code,
         }
     }
@@ -230,6 +267,8 @@ impl Reason {
             3 => Reason::UnknownNode,
             4 => Reason::NoCommonVersion,
             5 => Reason::NotFormed,
+            6 => Reason::Replaced,
+            7 => Reason::NoIncarnation,
             other => Reason::Other(other),
         }
     }
@@ -265,7 +304,8 @@ pub(crate) fn judge(hello: &Hello, own: &Identity, is_known: bool) -> Result<u16
     if own.phase != Phase::Formed {
         return refuse(Reason::NotFormed, format!("node {node} is still forming its cluster"));
     }
-    if hello.cluster != own.cluster {
+    // One that asks which incarnation it is does not know the cluster any more.
+    if hello.cluster != own.cluster && !(hello.purpose == Purpose::Incarnation && hello.cluster.is_empty()) {
         let words =
             format!("node {from} is of the cluster {}, and node {node} of {}", hello.cluster, own.cluster);
         return refuse(Reason::OtherCluster, words);
@@ -273,5 +313,27 @@ pub(crate) fn judge(hello: &Hello, own: &Identity, is_known: bool) -> Result<u16
     if !is_known {
         return refuse(Reason::UnknownNode, format!("node {from} is not among the peers of node {node}"));
     }
+    if hello.to_incarnation > own.incarnation {
+        let words = replaced(node, own.incarnation, hello.to_incarnation);
+        return refuse(Reason::Replaced, words);
+    }
     Ok(version)
+}
+
+/// Refuses one whose incarnation does not count any more; `counts` is the one that does, as far as this node knows.
+pub(crate) fn judge_incarnation(hello: &Hello, counts: Incarnation) -> Result<(), Refusal> {
+    match hello.incarnation < counts {
+        true => {
+            let words = replaced(hello.from, hello.incarnation, counts);
+            Err(Refusal { reason: Reason::Replaced, words })
+        }
+        false => Ok(()),
+    }
+}
+
+fn replaced(node: NodeId, incarnation: Incarnation, by: Incarnation) -> String {
+    format!(
+        "this data directory of node {node} is that of its incarnation {incarnation}, which was replaced by incarnation \
+         {by}: it is of no use any more, and must be taken away before the node is started"
+    )
 }

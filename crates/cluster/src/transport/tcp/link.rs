@@ -144,7 +144,8 @@ async fn run(link: Arc<Link>, shared: Arc<Shared>) {
 
 /// Connects. Calls that wait longer than they should fail on the way.
 async fn reach(link: &Link, shared: &Shared) -> Result<Greeted, ConnectError> {
-    let hello = Hello::new(&shared.identity, link.to, link.purpose);
+    let to_incarnation = shared.incarnation_of(link.to);
+    let hello = Hello { to_incarnation, ..Hello::new(&shared.identity, link.to, link.purpose) };
     let mut connecting = Box::pin(connect(&link.address, shared.tls.as_deref(), &hello));
     match timeout(CONNECT_WAIT_MAX, &mut connecting).await {
         Ok(connected) => connected,

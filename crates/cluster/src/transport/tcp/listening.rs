@@ -12,12 +12,13 @@ use tokio::time::sleep;
 use weir_socket::{Listener, Stream};
 
 use super::answers::{CallHandler, answer_calls};
-use super::greeting::receive;
-use super::handshake::{Hello, Purpose};
+use super::greeting::{Verdict, receive};
+use super::handshake::{Hello, Purpose, Reason, judge_incarnation};
 use super::tls::PeerTls;
 use super::wire::FrameReader;
 use super::{Shared, TcpTransport};
 use crate::Node;
+use crate::identity::{Identity, Phase};
 use crate::transport::Line;
 
 /// Connections that are open at a time. Peers take two each; those of whom nothing is known yet are gone after 5 s,
@@ -59,6 +60,8 @@ impl TcpListening {
         transport: Arc<TcpTransport>,
         stop: impl Future<Output = ()> + Send,
     ) {
+        // It was told to nobody before, and there is one node to a transport.
+        let _ = transport.shared.node.set(Arc::downgrade(&node));
         let handler: CallHandler = Arc::new(move |from, line, request| node.handle_call(from, line, request));
         self.serve_calls(handler, transport, stop).await;
     }
@@ -112,8 +115,9 @@ impl TcpListening {
 }
 
 async fn serve_connection(mut stream: Stream, peer: SocketAddr, shared: Arc<Shared>, handler: CallHandler) {
-    let own = |hello: &Hello| (shared.identity.clone(), shared.is_peer(hello.from));
-    let received = receive(&mut stream, peer, own, &shared.told).await;
+    let judging = Arc::clone(&shared);
+    let judge = |hello: Hello| async move { judge(&judging, &hello).await };
+    let received = receive(&mut stream, peer, judge, &shared.told).await;
     let Some((hello, buffer)) = received else { return };
     let (from, purpose) = (hello.from, hello.purpose);
     let Some(mut incoming) = shared.register(from, purpose) else { return };
@@ -121,7 +125,7 @@ async fn serve_connection(mut stream: Stream, peer: SocketAddr, shared: Arc<Shar
     let line_is_right: fn(Line) -> bool = match purpose {
         Purpose::Shards => |line| matches!(line, Line::Shard(_)),
         Purpose::Service => |line| line == Line::Service,
-        Purpose::Formation => return,
+        Purpose::Formation | Purpose::Incarnation => return,
     };
     let live = (purpose == Purpose::Shards).then(|| shared.liveness.enter(from));
     let (reader, writer) = tokio::io::split(stream);
@@ -132,4 +136,38 @@ async fn serve_connection(mut stream: Stream, peer: SocketAddr, shared: Arc<Shar
         _ = &mut incoming.end => tracing::debug!(node = %from, ?purpose, "a connection of a node was ended"),
     }
     drop(live);
+}
+
+/// How a node that serves answers another.
+async fn judge(shared: &Shared, hello: &Hello) -> Verdict {
+    let own = &shared.identity;
+    let verdict = Verdict::of(hello, own, shared.is_peer(hello.from));
+    if verdict.version.is_err() {
+        return verdict;
+    }
+    match hello.purpose {
+        Purpose::Formation => verdict,
+        Purpose::Shards | Purpose::Service => {
+            match judge_incarnation(hello, shared.incarnation_of(hello.from)) {
+                Ok(()) => verdict,
+                Err(refusal) => Verdict { version: Err(refusal), identity: None },
+            }
+        }
+        Purpose::Incarnation => {
+            let Some(node) = shared.node() else {
+                return Verdict::refused(
+                    Reason::NoIncarnation,
+                    format!("node {} does not serve yet", own.node),
+                );
+            };
+            match node.give_incarnation(hello.from, hello.token).await {
+                Ok(incarnation) => {
+                    let identity =
+                        Identity { node: hello.from, phase: Phase::Formed, incarnation, ..own.clone() };
+                    Verdict { version: verdict.version, identity: Some(identity) }
+                }
+                Err(why) => Verdict::refused(Reason::NoIncarnation, why),
+            }
+        }
+    }
 }

@@ -28,17 +28,18 @@ pub(crate) mod told;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
-use weir_model::NodeId;
+use weir_model::{Incarnation, NodeId};
 
 pub use answers::CallHandler;
 pub use listening::TcpListening;
 pub use tls::{PeerTls, PeerTlsFiles};
 
+use crate::Node;
 use crate::identity::Identity;
 use crate::transport::{Line, Transport, TransportError, TransportFuture};
 use handshake::Purpose;
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     liveness: Arc<Liveness>,
     told: greeting::ToldPeers,
     peers: Mutex<Peers>,
+    /// Who is served, once that is so.
+    node: OnceLock<Weak<Node>>,
 }
 
 #[derive(Default)]
@@ -96,6 +99,7 @@ impl TcpTransport {
             liveness: Liveness::new(),
             told: Mutex::default(),
             peers: Mutex::default(),
+            node: OnceLock::new(),
         };
         let transport = TcpTransport { shared: Arc::new(shared) };
         transport.set_peers(peers);
@@ -180,6 +184,15 @@ impl Drop for TcpTransport {
 impl Shared {
     fn is_peer(&self, node: NodeId) -> bool {
         self.peers.lock().addresses.contains_key(&node)
+    }
+
+    fn node(&self) -> Option<Arc<Node>> {
+        self.node.get()?.upgrade()
+    }
+
+    /// Which incarnation of a node counts, as far as is known here.
+    fn incarnation_of(&self, node: NodeId) -> Incarnation {
+        self.node().map_or(Incarnation::FIRST, |own| own.incarnation_of(node))
     }
 
     /// Notes a connection that another node made. One that it made before for the same has been given up by it, and ends.

@@ -13,12 +13,14 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
-use weir_model::{NodeId, ShardId};
+use weir_model::{Incarnation, NodeId, ShardId};
 
 use super::answers::{CallHandler, answer_calls};
 use super::calls::Calls;
 use super::frame::{FrameError, HEAD_BYTES, Kind, frame_bytes, head, take_frame};
-use super::handshake::{Hello, MessageError, Purpose, Reason, Refusal, Reply, judge, take_message};
+use super::handshake::{
+    Hello, MessageError, Purpose, Reason, Refusal, Reply, judge, judge_incarnation, take_message,
+};
 use super::wire::{FrameReader, PING_AFTER, SILENCE_MAX, WireError};
 use crate::identity::{Identity, Phase};
 use crate::transport::{Line, RPC_BYTES_MAX, TransportError};
@@ -38,7 +40,8 @@ fn frame(kind: Kind, call: u64, line: Line, payload: &[u8]) -> Vec<u8> {
 
 fn identity(node: u64, phase: Phase, cluster: &str) -> Identity {
     let founders = (1..=3).map(NodeId).collect();
-    Identity { node: NodeId(node), phase, cluster: cluster.to_owned(), founders }
+    let incarnation = Incarnation::FIRST;
+    Identity { node: NodeId(node), phase, cluster: cluster.to_owned(), founders, incarnation }
 }
 
 proptest! {
@@ -100,6 +103,48 @@ fn no_length_beyond_the_bounds_is_believed() {
     assert_eq!(take_message(&mut BytesMut::from(&b"G"[..])), Err(MessageError::Magic));
 }
 
+fn returned(node: u64, incarnation: u32) -> Identity {
+    Identity { incarnation: Incarnation(incarnation), ..identity(node, Phase::Formed, "lake") }
+}
+
+#[test]
+fn what_was_said_before_there_were_incarnations_is_read_as_that_of_the_first() {
+    let hello = Hello::new(&identity(1, Phase::Formed, "lake"), NodeId(2), Purpose::Shards);
+    let before = b"\x01\0\x01\0\x01\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x04\0\0\0lake";
+    assert_eq!(Hello::decode(Bytes::from_static(before)), Ok(hello.clone()));
+    assert_eq!(hello.encode()[16..], before[..]);
+    let mut reply = Reply::Accept { version: 1, identity: Some(identity(2, Phase::Formed, "lake")) }.encode()
+        [16..]
+        .to_vec();
+    reply.truncate(reply.len() - 4);
+    let expected = Reply::Accept { version: 1, identity: Some(identity(2, Phase::Formed, "lake")) };
+    assert_eq!(Reply::decode(reply.into()), Ok(expected));
+}
+
+#[test]
+fn an_incarnation_that_was_replaced_is_refused_by_whoever_knows() {
+    let own = returned(2, 1);
+    let hello = Hello::new(&returned(1, 3), NodeId(2), Purpose::Shards);
+    let known = |to_incarnation| Hello { to_incarnation: Incarnation(to_incarnation), ..hello.clone() };
+    assert_eq!(judge(&known(1), &own, true), Ok(1));
+    let refusal = judge(&known(2), &own, true).unwrap_err();
+    assert_eq!(refusal.reason, Reason::Replaced);
+    assert!(
+        refusal.words.contains("node 2 is that of its incarnation 1, which was replaced by incarnation 2"),
+        "{refusal:?}"
+    );
+    assert_eq!(judge_incarnation(&hello, Incarnation(3)), Ok(()));
+    assert_eq!(judge_incarnation(&hello, Incarnation(2)), Ok(()), "others may know less");
+    let refusal = judge_incarnation(&hello, Incarnation(4)).unwrap_err();
+    assert!(refusal.words.contains("node 1 is that of its incarnation 3"), "{refusal:?}");
+    // One that has nothing may ask what it is, if it is a peer.
+    let asks = Hello::new(&identity(1, Phase::Empty, ""), NodeId(2), Purpose::Incarnation);
+    assert_eq!(judge(&asks, &own, true), Ok(1));
+    assert_eq!(judge(&asks, &own, false).unwrap_err().reason, Reason::UnknownNode);
+    let other = Hello { cluster: "sea".into(), ..asks };
+    assert_eq!(judge(&other, &own, true).unwrap_err().reason, Reason::OtherCluster);
+}
+
 #[test]
 fn hellos_and_replies_come_out_as_they_went_in() {
     let member = identity(1, Phase::Formed, "lake");
@@ -108,11 +153,24 @@ fn hellos_and_replies_come_out_as_they_went_in() {
         let body = take_message(&mut BytesMut::from(&hello.encode()[..])).unwrap().unwrap();
         assert_eq!(Hello::decode(body), Ok(hello));
     }
+    let asked = Hello {
+        token: 1 << 40,
+        ..Hello::new(&identity(1, Phase::Empty, ""), NodeId(2), Purpose::Incarnation)
+    };
+    let known =
+        Hello { to_incarnation: Incarnation(4), ..Hello::new(&returned(1, 3), NodeId(2), Purpose::Shards) };
+    for hello in [asked, known] {
+        let body = take_message(&mut BytesMut::from(&hello.encode()[..])).unwrap().unwrap();
+        assert_eq!(Hello::decode(body), Ok(hello));
+    }
     let refusal = |code| Refusal { reason: Reason::Other(code), words: "no".into() };
     let replies = [
         Reply::Accept { version: 3, identity: None },
         Reply::Accept { version: 1, identity: Some(identity(9, Phase::Empty, "")) },
         Reply::Accept { version: 1, identity: Some(member) },
+        Reply::Accept { version: 1, identity: Some(returned(2, 7)) },
+        Reply::Refuse(Refusal { reason: Reason::Replaced, words: "it was replaced".into() }),
+        Reply::Refuse(Refusal { reason: Reason::NoIncarnation, words: "not now".into() }),
         Reply::Refuse(Refusal { reason: Reason::OtherCluster, words: "another".into() }),
         Reply::Refuse(refusal(200)),
     ];

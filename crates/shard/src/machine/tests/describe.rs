@@ -28,6 +28,7 @@ pub(super) fn outcome(outcome: &Outcome) -> String {
         Outcome::Topic(meta) => format!("topic {}", topic(meta)),
         Outcome::Exchange(exchange) => format!("exchange {} {}", exchange.name, exchange.kind),
         Outcome::ProducerIds { first } => format!("producer ids from {first}"),
+        Outcome::Incarnation(incarnation) => format!("incarnation {incarnation}"),
         Outcome::Digest { index, digest } => format!("digest of entry {index} is {digest:016x}"),
         Outcome::Refused(refusal) => format!("refused: {refusal}"),
     }
@@ -135,6 +136,9 @@ pub(super) fn state(machine: &Machine) -> String {
             (meta.zone.as_deref().unwrap_or("-"), if node.draining { " draining" } else { "" });
         let (at, version) = (advertised.join(" "), &meta.version);
         writeln!(out, "node {} at [{at}] zone {zone} version {version}{draining}", meta.id).unwrap();
+    }
+    for (node, given) in machine.nodes().given_incarnations() {
+        writeln!(out, "node {node} is incarnation {}, given to {}", given.incarnation, given.token).unwrap();
     }
     for (id, state) in machine.partitions() {
         writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();

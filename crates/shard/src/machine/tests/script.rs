@@ -157,6 +157,7 @@ pub(super) fn command(line: &str) -> Command {
         what @ ("drain" | "undrain") => {
             Command::SetDraining { node: NodeId(words.number(1)), draining: what == "drain" }
         }
+        "incarnate" => Command::NewIncarnation { node: NodeId(words.number(1)), token: words.number(2) },
         "producer-ids" => Command::AllocateProducerIds { count: words.number(1) },
 
         "open" => Command::OpenPartition {
