@@ -7,6 +7,7 @@ use bytes::Bytes;
 use weir_broker::{FileRange, Identity, Piece};
 use weir_kafka_wire::{ApiKey, Frame, KafkaStr, Message, Part, Reader, RequestHeader, RequestMessage};
 
+use crate::apis::gaps::Gaps;
 use crate::apis::{self, Api};
 use crate::budget::Held;
 use crate::connection::Protocol;
@@ -29,6 +30,7 @@ pub(crate) struct Session {
     front: Arc<Front>,
     caller: Caller,
     login: Arc<Login>,
+    gaps: Arc<Gaps>,
 }
 
 /// One request's surroundings.
@@ -38,6 +40,8 @@ pub(crate) struct Call {
     pub(crate) caller: Caller,
     /// The connection's log-in.
     pub(crate) login: Arc<Login>,
+    /// What producers on the connection lack.
+    pub(crate) gaps: Arc<Gaps>,
     /// Who the client is; none if it has not said so, and has to.
     pub(crate) who: Option<Identity>,
     /// Place of the API in the table.
@@ -51,7 +55,7 @@ pub(crate) struct Call {
 
 impl Session {
     pub(crate) fn new(front: Arc<Front>, caller: Caller) -> Session {
-        Session { front, caller, login: Arc::default() }
+        Session { front, caller, login: Arc::default(), gaps: Arc::default() }
     }
 
     /// A message of the mechanism by which the client authenticates, counted as the request that later clients put it in.
@@ -64,6 +68,7 @@ impl Session {
             front: self.front.clone(),
             caller: self.caller,
             login: self.login.clone(),
+            gaps: self.gaps.clone(),
             who: None,
             api,
             version: 0,
@@ -108,6 +113,7 @@ impl Protocol for Session {
             front: self.front.clone(),
             caller: self.caller,
             login: self.login.clone(),
+            gaps: self.gaps.clone(),
             who,
             api: index,
             version: header.api_version,

@@ -12,6 +12,7 @@ mod api_versions;
 mod cluster;
 mod configs;
 mod fetch;
+pub(crate) mod gaps;
 mod group_offsets;
 mod groups;
 mod log_dirs;

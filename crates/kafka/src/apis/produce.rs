@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use weir_broker::{Acks, Action, PartitionRef, Piece, Published, Publishing, Topic};
+use tokio::time::error::Elapsed;
+use weir_broker::{Acks, Action, PartitionRef, Piece, PublishError, Published, Publishing, Topic};
 use weir_kafka_wire::messages::produce::{
     LeaderIdAndEpoch, NodeEndpoint, PartitionProduceData, PartitionProduceResponse, TopicProduceData,
     TopicProduceResponse,
@@ -21,6 +22,7 @@ use weir_model::TopicId;
 use weir_model::batch::{BatchHeader, Compression};
 
 use super::cluster::{self, LeaderHint};
+use super::gaps::Numbered;
 use crate::errors::Failure;
 use crate::pipeline::{Answer, Begun};
 use crate::session::{Call, read};
@@ -42,7 +44,7 @@ const TIMEOUT_MIN_LEADER: Duration = Duration::from_secs(30);
 /// One partition's part of a request.
 enum Part {
     /// In its partition's line.
-    Waiting(Publishing),
+    Waiting(Publishing, Option<Numbered>),
     /// Not appended.
     Failed(Failure),
 }
@@ -97,10 +99,7 @@ async fn enter_topic(call: &Call, data: TopicProduceData, acks: Acks, deadline: 
     for partition in data.partition_data {
         let index = partition.index;
         let part = match &topic {
-            Ok(topic) => match enter_partition(call, topic, partition, acks, deadline).await {
-                Ok(publishing) => Part::Waiting(publishing),
-                Err(failure) => Part::Failed(failure),
-            },
+            Ok(topic) => enter_partition(call, topic, partition, acks, deadline).await,
             Err(failure) => Part::Failed(failure.clone()),
         };
         parts.push((index, part));
@@ -132,15 +131,34 @@ async fn enter_partition(
     data: PartitionProduceData,
     acks: Acks,
     deadline: Instant,
+) -> Part {
+    let index = data.index;
+    let batch = data.records.map(weir_kafka_wire::Records::into_contiguous).unwrap_or_default();
+    let header = BatchHeader::parse(&batch).ok();
+    let numbered = header.and_then(|header| Numbered::new(topic.id(), index, &header));
+    match publish(call, topic, index, (batch, header), acks, deadline).await {
+        Ok(publishing) => Part::Waiting(publishing, numbered),
+        Err(failure) => Part::Failed(match numbered {
+            Some(numbered) => call.gaps.refused(numbered, failure, None),
+            None => failure,
+        }),
+    }
+}
+
+async fn publish(
+    call: &Call,
+    topic: &Topic,
+    index: i32,
+    (batch, header): (Bytes, Option<BatchHeader>),
+    acks: Acks,
+    deadline: Instant,
 ) -> Result<Publishing, Failure> {
     let partition: PartitionRef =
-        call.front.broker.partition(topic, data.index).map_err(|error| Failure::from(&error))?;
-    let batch = data.records.map(weir_kafka_wire::Records::into_contiguous).unwrap_or_default();
+        call.front.broker.partition(topic, index).map_err(|error| Failure::from(&error))?;
     if batch.is_empty() {
         let why = "there is no record batch; send exactly one for each partition";
         return Err(Failure::new(ErrorCode::INVALID_RECORD, why));
     }
-    let header = BatchHeader::parse(&batch).ok();
     if call.version < ZSTD_FROM_VERSION
         && header.is_some_and(|header| header.compression() == Some(Compression::Zstd))
     {
@@ -192,10 +210,10 @@ async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answe
         for (index, part) in topic.parts {
             let outcome = match part {
                 Part::Failed(failure) => Err(failure),
-                Part::Waiting(publishing) => match tokio::time::timeout_at(deadline, publishing).await {
-                    Ok(published) => published.map_err(|error| Failure::from(&error)),
-                    Err(_) => Err(timed_out()),
-                },
+                Part::Waiting(publishing, numbered) => {
+                    let published = tokio::time::timeout_at(deadline, publishing).await;
+                    published_or_not(&call, published, numbered)
+                }
             };
             let mut answered = partition_response(&call, index, outcome);
             if let Some(hint) = hint(&call, topic.topic.as_deref(), &answered) {
@@ -219,6 +237,32 @@ async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answe
     response.node_endpoints.sort_by_key(|node| node.node_id);
     response.node_endpoints.dedup_by_key(|node| node.node_id);
     call.answer(&response)
+}
+
+/// What came of a batch, in the order of those of its producer.
+fn published_or_not(
+    call: &Call,
+    published: Result<Result<Published, PublishError>, Elapsed>,
+    numbered: Option<Numbered>,
+) -> Result<Published, Failure> {
+    let (failure, expected) = match published {
+        Ok(Ok(published)) => {
+            numbered.into_iter().for_each(|numbered| call.gaps.appended(numbered));
+            return Ok(published);
+        }
+        Ok(Err(error)) => {
+            let expected = match &error {
+                PublishError::OutOfOrderSequence { expected, .. } => Some(*expected),
+                _ => None,
+            };
+            (Failure::from(&error), expected)
+        }
+        Err(_) => (timed_out(), None),
+    };
+    Err(match numbered {
+        Some(numbered) => call.gaps.refused(numbered, failure, expected),
+        None => failure,
+    })
 }
 
 /// Where a batch should have gone that another node leads the partition of, for a client that understands it.
