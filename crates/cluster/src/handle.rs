@@ -193,14 +193,11 @@ impl ShardHandle {
     /// the others know that a leader is gone they elect at once ([`ShardHandle::linearize`] proves it).
     pub fn holds_lease(&self) -> bool {
         let Agreement::Group { raft, .. } = &self.replica.agreement else { return true };
-        // Nobody else can be elected where there is nobody else.
-        if raft.server_metrics().borrow_watched().membership_config.voter_ids().take(2).count() < 2 {
-            return true;
-        }
         let lease = Duration::from_millis(raft.config().election_timeout_min);
-        let metrics = raft.data_metrics();
-        let acknowledged = metrics.borrow_watched().last_quorum_acked;
-        self.replica.leadership.borrow().is_leader && acknowledged.is_some_and(|at| at.elapsed() < lease)
+        let acknowledged = raft.data_metrics().borrow_watched().last_quorum_acked;
+        let is_recent = acknowledged.is_some_and(|at| at.elapsed() < lease);
+        // Nobody else can be elected where there is nobody else.
+        self.replica.leadership.borrow().is_leader && (is_recent || self.voters().len() < 2)
     }
 
     /// The nodes that vote in this shard, as far as this node knows.

@@ -62,7 +62,14 @@ impl Broker {
                 return;
             };
             match self.open_whichever(&topic).await {
-                Ok(queue) => return self.hand_over(&queue, id).await,
+                Ok(queue) => {
+                    // Where this node leads now, whoever served it before may still have something to leave: an owner that
+                    // is closed must not be heard of before what he had.
+                    if self.leader_elsewhere(&topic).is_none() {
+                        self.end_remote(id).await;
+                    }
+                    return self.hand_over(&queue, id).await;
+                }
                 Err(error) => {
                     tracing::debug!(%id, %error, "what sessions have of a queue waits for its leader")
                 }

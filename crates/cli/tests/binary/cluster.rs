@@ -338,12 +338,27 @@ fn a_node_that_waits_for_the_others_can_be_stopped() {
             .spawn()
             .expect("it runs");
     until_it_listens(ports[0]);
+    until_it_catches_sigterm(child.id());
     let signalled = std::process::Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
     assert!(signalled.expect("kill runs").success());
     let ended: Said = child.wait_with_output().expect("it ends").into();
     assert_eq!((ended.out.as_str(), ended.status), ("", Some(0)), "{}", ended.err);
     assert!(ended.err.contains("stopped before it had started"), "{}", ended.err);
     assert!(!Path::new(&dir.path().join("data/node.toml")).exists(), "nothing is settled yet");
+}
+
+/// Somebody else may listen on the port that was free a moment before.
+fn until_it_catches_sigterm(process: u32) {
+    const SIGTERM: u64 = 15;
+    for _ in 0..LOOKS_MAX {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it is there");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("as Linux has it");
+        if u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 << (SIGTERM - 1) != 0 {
+            return;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    panic!("{process} does not catch SIGTERM");
 }
 
 fn until_it_listens(port: u16) {
