@@ -296,7 +296,8 @@ impl Attachment {
                 }
                 for theirs in gone {
                     if let Some(owner) = self.known.owners.remove(&theirs) {
-                        queue.close_owner(owner, true).await?;
+                        // What was on its way to it has not failed with it.
+                        queue.close_owner(owner, false).await?;
                     }
                 }
             }

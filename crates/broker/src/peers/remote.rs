@@ -159,12 +159,15 @@ impl Remote {
     }
 
     async fn say_what_sessions_have(&mut self, held: Holding) {
-        let Holding { leases, unsure, closed: _ } = held;
+        let Holding { leases, unsure, closed } = held;
         for (owner, places) in leases {
             self.adopt(owner, places.into_iter().collect()).await;
         }
         for Unsure { owner, places, disposition, replies } in unsure {
             self.settle(owner, places, disposition, true, replies).await;
+        }
+        for (owner, failed) in closed {
+            self.ask(PeerAsk::CloseOwner(owner, failed), Waiting::Nobody).await;
         }
         // Owners that it has not heard of by now have nothing.
         self.ask(PeerAsk::AllAdopted, Waiting::Known).await;

@@ -45,7 +45,7 @@ fn counted(deeds: &[Deed], now: &Deed) -> (u16, u16) {
 }
 
 /// Failures and returns that there can have been: what consumers said, and sessions of the queue that were closed while
-/// they may have had the record.
+/// they may have had the record, or whose node ended without closing them.
 fn most(sorted: &Sorted, queue: QueueNumber, deeds: &[Deed], index: usize) -> (u16, u16) {
     let said = |only_failed: bool| {
         let before = deeds.iter().filter(|deed| deed.index < index);
@@ -57,9 +57,12 @@ fn most(sorted: &Sorted, queue: QueueNumber, deeds: &[Deed], index: usize) -> (u
             .count() as u16
     };
     let closed = |only_failed: bool| {
-        let closed = sorted.sessions.values().filter(|session| session.queue == queue);
-        let closed = closed.filter_map(|session| session.closed);
-        closed.filter(|(at, failed)| *at < index && (*failed || !only_failed)).count() as u16
+        let ended = sorted.sessions.values().filter(|session| session.queue == queue);
+        let ended = ended.filter(|session| match session.closed {
+            Some((at, failed)) => at < index && (failed || !only_failed),
+            None => true,
+        });
+        ended.count() as u16
     };
     (said(true) + closed(true), said(false) + closed(false))
 }
