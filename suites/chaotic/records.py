@@ -4,6 +4,7 @@ The group is that of `suites/kills`. A producer's key decides the partition, so 
 with the key's place in the name: `once-a.k3` sends 0, 1, 2 and so on, and each must be there once, in that order.
 """
 
+import logging
 import random
 import sys
 import time
@@ -51,6 +52,17 @@ def create_topics(bootstrap: str) -> None:
         time.sleep(0.1 if wanted else 0)
 
 
+def logger_to(path: Path) -> logging.Logger:
+    """What a producer says of its numbers, for whoever looks into a failure."""
+    logger = logging.getLogger(path.name)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(created).3f %(message)s"))
+    logger.addHandler(handler)
+    return logger
+
+
 def produce(role: Role, bootstrap: str, rate: int, seed: int, ledger_path: Path) -> None:
     """Sends numbered records by key until SIGTERM, and notes what was acknowledged, and when."""
     stopping = Stopping()
@@ -71,8 +83,11 @@ def produce(role: Role, bootstrap: str, rate: int, seed: int, ledger_path: Path)
             "topic.metadata.refresh.interval.ms": 2000,
             "queue.buffering.max.messages": 100_000,
             "error_cb": lambda error: fatal.append(error) if error.fatal() else None,
+            # Why it began a new epoch of its producer id, if it did: what it sends again under that nobody knows for a repeat.
+            "debug": "eos",
             **role.settings,
-        }
+        },
+        logger=logger_to(ledger_path.with_suffix(".log")),
     )
     sequences = {(topic, key): 0 for topic in TOPICS for key in range(KEYS)}
     places = list(sequences)

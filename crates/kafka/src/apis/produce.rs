@@ -22,7 +22,7 @@ use weir_model::TopicId;
 use weir_model::batch::{BatchHeader, Compression};
 
 use super::cluster::{self, LeaderHint};
-use super::gaps::Numbered;
+use super::gaps::{Numbered, OutOfOrder};
 use crate::errors::Failure;
 use crate::pipeline::{Answer, Begun};
 use crate::session::{Call, read};
@@ -212,7 +212,7 @@ async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answe
                 Part::Failed(failure) => Err(failure),
                 Part::Waiting(publishing, numbered) => {
                     let published = tokio::time::timeout_at(deadline, publishing).await;
-                    published_or_not(&call, published, numbered)
+                    published_or_not(&call, topic.topic.as_deref(), index, published, numbered)
                 }
             };
             let mut answered = partition_response(&call, index, outcome);
@@ -242,25 +242,31 @@ async fn finish(call: Call, topics: Vec<TopicParts>, deadline: Instant) -> Answe
 /// What came of a batch, in the order of those of its producer.
 fn published_or_not(
     call: &Call,
+    topic: Option<&Topic>,
+    index: i32,
     published: Result<Result<Published, PublishError>, Elapsed>,
     numbered: Option<Numbered>,
 ) -> Result<Published, Failure> {
-    let (failure, expected) = match published {
+    let (failure, out_of_order) = match published {
         Ok(Ok(published)) => {
             numbered.into_iter().for_each(|numbered| call.gaps.appended(numbered));
             return Ok(published);
         }
         Ok(Err(error)) => {
-            let expected = match &error {
-                PublishError::OutOfOrderSequence { expected, .. } => Some(*expected),
+            let out_of_order = match &error {
+                PublishError::OutOfOrderSequence { expected, .. } => {
+                    let info = topic.and_then(|topic| call.front.broker.partition_info(topic, index).ok());
+                    let replicated = info.is_some_and(|info| info.replicas.len() > 1);
+                    Some(OutOfOrder { expected: *expected, replicated })
+                }
                 _ => None,
             };
-            (Failure::from(&error), expected)
+            (Failure::from(&error), out_of_order)
         }
         Err(_) => (timed_out(), None),
     };
     Err(match numbered {
-        Some(numbered) => call.gaps.refused(numbered, failure, expected),
+        Some(numbered) => call.gaps.refused(numbered, failure, out_of_order),
         None => failure,
     })
 }

@@ -1,8 +1,10 @@
 //! How often a record is said to have failed and come back.
 
+use weir_model::Offset;
+
 use super::check::deliveries;
 use super::damage::QueueDamage;
-use super::records::{Deed, Kind, Sorted};
+use super::records::{Deed, Kind, Session, Sorted};
 use crate::declared::{QueueNumber, rules};
 
 pub fn check(sorted: &Sorted, damage: &mut Vec<QueueDamage>) {
@@ -16,7 +18,7 @@ pub fn check(sorted: &Sorted, damage: &mut Vec<QueueDamage>) {
             if told.0 < counted.0 || told.1 < counted.1 {
                 damage.push(QueueDamage::CountFell { queue, offset, counted, told });
             }
-            let most = most(sorted, queue, deeds, deed.index);
+            let most = most(sorted, (queue, offset), deeds, deed);
             if told.0 > most.0 || told.1 > most.1 {
                 damage.push(QueueDamage::CountTooHigh { queue, offset, most, told });
             }
@@ -45,8 +47,10 @@ fn counted(deeds: &[Deed], now: &Deed) -> (u16, u16) {
 }
 
 /// Failures and returns that there can have been: what consumers said, and sessions of the queue that were closed while
-/// they may have had the record, or whose node ended without closing them.
-fn most(sorted: &Sorted, queue: QueueNumber, deeds: &[Deed], index: usize) -> (u16, u16) {
+/// they may have had the record, or whose node
+/// ended without closing them in a leadership before.
+fn most(sorted: &Sorted, (queue, offset): (QueueNumber, Offset), deeds: &[Deed], now: &Deed) -> (u16, u16) {
+    let index = now.index;
     let said = |only_failed: bool| {
         let before = deeds.iter().filter(|deed| deed.index < index);
         before
@@ -60,9 +64,20 @@ fn most(sorted: &Sorted, queue: QueueNumber, deeds: &[Deed], index: usize) -> (u
         let ended = sorted.sessions.values().filter(|session| session.queue == queue);
         let ended = ended.filter(|session| match session.closed {
             Some((at, failed)) => at < index && (failed || !only_failed),
-            None => true,
+            None => session.term < now.term && has(session, offset),
         });
         ended.count() as u16
     };
     (said(true) + closed(true), said(false) + closed(false))
+}
+
+/// Whether a session got a record and has said nothing of it since.
+fn has(session: &Session, offset: Offset) -> bool {
+    let got = session.handed.iter().filter(|(_, handed)| handed.offset == offset).map(|(at, _)| *at).max();
+    let is_said = |got: usize| {
+        let said = session.settled.iter().filter(|(at, _)| *at > got);
+        said.flat_map(|(_, said)| [&said.accepts, &said.releases, &said.rejects])
+            .any(|all| all.contains(&offset))
+    };
+    got.is_some_and(|got| !is_said(got))
 }
