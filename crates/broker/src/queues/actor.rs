@@ -321,6 +321,10 @@ impl Actor {
 
     /// Until when the first record expires, looked at only while nobody takes it, or the first one rests.
     fn next_time(&mut self) -> Option<Instant> {
+        if self.is_quiet {
+            // Nothing is done then: it would come due again and again.
+            return None;
+        }
         let times = [self.dispatcher.first_expires_at(), self.dispatcher.wakes_at()];
         let at = times.into_iter().flatten().min()?;
         let in_ms = at.saturating_sub(self.clock.now_ms()).max(0);
