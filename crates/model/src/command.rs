@@ -183,6 +183,28 @@ pub enum Command {
         /// What tells the process that asks from all others of the node; drawn by it.
         token: u64,
     },
+    /// Registers a node that joins the cluster, or one of a number that was removed from it, and gives it its next
+    /// incarnation, as [`Command::NewIncarnation`] does.
+    AdmitNode {
+        /// What is known of it: who it is, and where the others reach it.
+        node: NodeMeta,
+        /// What tells the process that asks from all others of the node; drawn by it, and never 0.
+        token: u64,
+    },
+    /// Says whether a node is to leave the cluster: it leads nothing from then on, and loses its votes and replicas one
+    /// by one.
+    SetLeaving {
+        /// Which node; refused if it is not registered.
+        node: NodeId,
+        /// Whether it is to.
+        leaving: bool,
+    },
+    /// Ends a node's being of the cluster. Nothing that it says counts from here on, and its number is nobody's until it
+    /// is admitted again.
+    ForgetNode {
+        /// Which node; refused if it is not leaving. A repeat changes nothing.
+        node: NodeId,
+    },
     /// Hands out a run of producer ids that nobody else ever gets.
     AllocateProducerIds {
         /// How many, at least 1.

@@ -248,6 +248,9 @@ impl Command {
             Command::RegisterNode { .. } => 64,
             Command::SetDraining { .. } => 65,
             Command::NewIncarnation { .. } => 66,
+            Command::AdmitNode { .. } => 67,
+            Command::SetLeaving { .. } => 68,
+            Command::ForgetNode { .. } => 69,
         }
     }
 }
@@ -398,6 +401,15 @@ fn encode_body(command: &Command, out: &mut Writer) {
             out.u64(node.0);
             out.u64(*token);
         }
+        Command::AdmitNode { node, token } => {
+            out.u64(*token);
+            node.encode(out);
+        }
+        Command::SetLeaving { node, leaving } => {
+            out.u64(node.0);
+            out.u8(u8::from(*leaving));
+        }
+        Command::ForgetNode { node } => out.u64(node.0),
         Command::OpenPartition { partition, settings, epoch_base } => {
             out.u64(partition.0);
             settings.encode(out);
@@ -647,6 +659,12 @@ fn decode_body(kind: u8, r: &mut Reader) -> Result<Command, DecodeError> {
         64 => Command::RegisterNode { node: NodeMeta::decode(r)? },
         65 => Command::SetDraining { node: NodeId(r.u64()?), draining: r.bool()? },
         66 => Command::NewIncarnation { node: NodeId(r.u64()?), token: r.u64()? },
+        67 => {
+            let token = r.u64()?;
+            Command::AdmitNode { node: NodeMeta::decode(r)?, token }
+        }
+        68 => Command::SetLeaving { node: NodeId(r.u64()?), leaving: r.bool()? },
+        69 => Command::ForgetNode { node: NodeId(r.u64()?) },
         _ => return Err(r.error("its kind is not known to this binary")),
     })
 }
@@ -867,6 +885,9 @@ mod tests {
             },
             Command::SetDraining { node: NodeId(3), draining: true },
             Command::NewIncarnation { node: NodeId(3), token: 1 << 40 },
+            Command::AdmitNode { node: NodeMeta { id: NodeId(4), ..NodeMeta::default() }, token: 1 << 41 },
+            Command::SetLeaving { node: NodeId(4), leaving: true },
+            Command::ForgetNode { node: NodeId(4) },
             Command::AppendUnique {
                 partition: PartitionId(3),
                 keys: WindowKind::ALL.map(unique_key).to_vec(),

@@ -89,31 +89,59 @@ pub struct RegisteredNode {
     pub meta: NodeMeta,
     /// Whether an operator wants it to lead nothing.
     pub draining: bool,
+    /// Whether an operator wants it to be of the cluster no more.
+    pub leaving: bool,
 }
+
+const DRAINING: u8 = 1;
+const LEAVING: u8 = 2;
 
 impl RegisteredNode {
     /// Writes it, for checkpoints.
     pub fn encode(&self, out: &mut Writer) {
-        out.u8(u8::from(self.draining));
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        out.u8(flag(self.draining, DRAINING) | flag(self.leaving, LEAVING));
         self.meta.encode(out);
     }
 
     /// Reads what [`RegisteredNode::encode`] wrote.
     pub fn decode(r: &mut Reader) -> Result<RegisteredNode, DecodeError> {
-        Ok(RegisteredNode { draining: r.bool()?, meta: NodeMeta::decode(r)? })
+        let flags = r.u8()?;
+        if flags & !(DRAINING | LEAVING) != 0 {
+            return Err(r.error("a node has flags that are not known"));
+        }
+        let meta = NodeMeta::decode(r)?;
+        Ok(RegisteredNode { meta, draining: flags & DRAINING != 0, leaving: flags & LEAVING != 0 })
+    }
+
+    /// Whether it may lead something.
+    pub fn may_lead(&self) -> bool {
+        !self.draining && !self.leaving
     }
 }
 
-/// The incarnation of a node that counts, as the meta shard knows it. Of a node that never lost its data nothing is kept.
+/// The incarnation of a node that counts, as the meta shard knows it. Of a founding node that never lost its data nothing is
+/// kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenIncarnation {
     /// Which it is.
     pub incarnation: Incarnation,
-    /// Who asked for it: the process that is to be this incarnation gets the same again, and any other the next.
+    /// Who asked for it: the process that is to be this incarnation gets the same again, and any other the next. 0 where
+    /// nobody did.
     pub token: u64,
 }
 
 impl GivenIncarnation {
+    /// An incarnation that nobody ever is: that of a node that was removed from the cluster.
+    pub fn of_nobody(incarnation: Incarnation) -> GivenIncarnation {
+        GivenIncarnation { incarnation, token: 0 }
+    }
+
+    /// Whether nobody is it, because the node was removed.
+    pub fn is_nobodys(&self) -> bool {
+        self.token == 0
+    }
+
     /// Writes it, for checkpoints.
     pub fn encode(&self, out: &mut Writer) {
         out.u32(self.incarnation.0);
@@ -136,6 +164,7 @@ mod tests {
         let endpoint = |host: &str, port| HostPort { host: host.into(), port };
         RegisteredNode {
             draining: true,
+            leaving: true,
             meta: NodeMeta {
                 id: NodeId(7),
                 advertised: BTreeMap::from([
@@ -159,6 +188,7 @@ mod tests {
     fn a_node_is_written_as_ever_and_read_as_it_was_written() {
         let small = RegisteredNode {
             draining: false,
+            leaving: false,
             meta: NodeMeta {
                 id: NodeId(2),
                 advertised: BTreeMap::from([("kafka".into(), HostPort { host: "h".into(), port: 258 })]),

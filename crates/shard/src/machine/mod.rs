@@ -350,6 +350,9 @@ impl Machine {
             Command::RegisterNode { node } => self.register_node(context, node, effects),
             Command::SetDraining { node, draining } => self.set_draining(context, *node, *draining, effects),
             Command::NewIncarnation { node, token } => self.new_incarnation(context, *node, *token, effects),
+            Command::AdmitNode { node, token } => self.admit_node(context, node, *token, effects),
+            Command::SetLeaving { node, leaving } => self.set_leaving(context, *node, *leaving, effects),
+            Command::ForgetNode { node } => self.forget_node(context, *node, effects),
             Command::AllocateProducerIds { count } => self.allocate_producer_ids(context, *count),
 
             Command::OpenPartition { partition, settings, epoch_base } => {

@@ -25,6 +25,9 @@ impl Machine {
         if node.encoded_bytes() > NODE_BYTES_MAX {
             return limit("bytes of what a node says of itself", NODE_BYTES_MAX);
         }
+        if self.nodes.is_removed(node.id) {
+            return Outcome::Refused(Refusal::UnknownNode(node.id));
+        }
         match self.nodes.node(node.id) {
             // It says so again.
             Some(known) if known.meta == *node => return Outcome::Done,
@@ -61,18 +64,110 @@ impl Machine {
         token: u64,
         effects: &mut Vec<Effect>,
     ) -> Outcome {
-        let last = match self.nodes.given_incarnation(node) {
+        if token == 0 || self.nodes.is_removed(node) {
+            return Outcome::Refused(Refusal::UnknownNode(node));
+        }
+        self.give_incarnation(context, node, token, effects)
+    }
+
+    /// Whether a node of that number is there is not known here either.
+    pub(super) fn admit_node(
+        &mut self,
+        context: Context,
+        node: &NodeMeta,
+        token: u64,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if token == 0 {
+            return Outcome::Refused(Refusal::UnknownNode(node.id));
+        }
+        if node.encoded_bytes() > NODE_BYTES_MAX {
+            return limit("bytes of what a node says of itself", NODE_BYTES_MAX);
+        }
+        if self.nodes.node(node.id).is_none() && self.nodes.len() >= NODES_MAX {
+            return limit("nodes", NODES_MAX);
+        }
+        let asks_again = self.nodes.given_incarnation(node.id).is_some_and(|given| given.token == token);
+        let given = self.give_incarnation(context, node.id, token, effects);
+        if matches!(given, Outcome::Incarnation(_)) && !asks_again {
+            let nodes = Arc::make_mut(&mut self.nodes);
+            nodes.register(node.clone(), context.index);
+            // It was admitted anew: whoever wanted it to leave meant the one before.
+            nodes.set_leaving(node.id, false, context.index);
+        }
+        given
+    }
+
+    /// Gives the next incarnation, or the last one again to whoever got it.
+    fn give_incarnation(
+        &mut self,
+        context: Context,
+        node: NodeId,
+        token: u64,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        if let Some(given) = self.nodes.given_incarnation(node)
+            && given.token == token
+        {
             // It asks again, because it has not heard of it.
-            Some(given) if given.token == token => return Outcome::Incarnation(given.incarnation),
-            None if self.nodes.given_incarnations().count() >= NODES_MAX => return limit("nodes", NODES_MAX),
-            given => given.map_or(Incarnation::FIRST, |given| given.incarnation),
+            return Outcome::Incarnation(given.incarnation);
+        }
+        match self.next_incarnation(node) {
+            Ok(incarnation) => {
+                let given = GivenIncarnation { incarnation, token };
+                Arc::make_mut(&mut self.nodes).give_incarnation(node, given, context.index);
+                effects.push(Effect::NodesChanged);
+                Outcome::Incarnation(incarnation)
+            }
+            Err(refused) => refused,
+        }
+    }
+
+    fn next_incarnation(&self, node: NodeId) -> Result<Incarnation, Outcome> {
+        let given = self.nodes.given_incarnation(node);
+        if given.is_none() && self.nodes.given_incarnations().count() >= NODES_MAX {
+            return Err(limit("nodes", NODES_MAX));
+        }
+        let last = given.map_or(Incarnation::FIRST, |given| given.incarnation);
+        last.0.checked_add(1).map(Incarnation).ok_or_else(|| limit("incarnations of a node", u32::MAX as usize))
+    }
+
+    pub(super) fn set_leaving(
+        &mut self,
+        context: Context,
+        node: NodeId,
+        leaving: bool,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let Some(known) = self.nodes.node(node) else {
+            return Outcome::Refused(Refusal::UnknownNode(node));
         };
-        let Some(next) = last.0.checked_add(1).map(Incarnation) else {
-            return limit("incarnations of a node", u32::MAX as usize);
+        if known.leaving != leaving {
+            Arc::make_mut(&mut self.nodes).set_leaving(node, leaving, context.index);
+            effects.push(Effect::NodesChanged);
+        }
+        Outcome::Done
+    }
+
+    pub(super) fn forget_node(
+        &mut self,
+        context: Context,
+        node: NodeId,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        match self.nodes.node(node) {
+            Some(known) if known.leaving => {}
+            None if self.nodes.is_removed(node) => return Outcome::Done,
+            _ => return Outcome::Refused(Refusal::UnknownNode(node)),
+        }
+        let next = match self.next_incarnation(node) {
+            Ok(next) => GivenIncarnation::of_nobody(next),
+            Err(refused) => return refused,
         };
-        let given = GivenIncarnation { incarnation: next, token };
-        Arc::make_mut(&mut self.nodes).give_incarnation(node, given, context.index);
+        let nodes = Arc::make_mut(&mut self.nodes);
+        nodes.give_incarnation(node, next, context.index);
+        nodes.remove(node, context.index);
         effects.push(Effect::NodesChanged);
-        Outcome::Incarnation(next)
+        Outcome::Done
     }
 }

@@ -12,7 +12,7 @@ pub(crate) type NodeChunk = Chunk<BTreeMap<NodeId, Arc<RegisteredNode>>>;
 
 pub(crate) type IncarnationChunk = Chunk<BTreeMap<NodeId, GivenIncarnation>>;
 
-/// A snapshot of all nodes that are registered, and of those that came back without their data.
+/// A snapshot of all nodes that are registered, and of those whose incarnation is not the first.
 #[derive(Clone, Debug)]
 pub struct Nodes {
     nodes: NodeChunk,
@@ -41,12 +41,12 @@ impl Nodes {
         self.given_incarnation(id).map_or(Incarnation::FIRST, |given| given.incarnation)
     }
 
-    /// What a node was given when it came back without its data, if it ever did.
+    /// What a node was given when it joined, came back without its data, or was removed, if it ever did.
     pub(crate) fn given_incarnation(&self, id: NodeId) -> Option<GivenIncarnation> {
         self.incarnations.get().get(&id).copied()
     }
 
-    /// All nodes that ever came back without their data, in the order of their ids.
+    /// All nodes that ever joined, came back without their data, or were removed, in the order of their ids.
     pub fn given_incarnations(&self) -> impl Iterator<Item = (NodeId, GivenIncarnation)> {
         self.incarnations.get().iter().map(|(id, given)| (*id, *given))
     }
@@ -60,10 +60,16 @@ impl Nodes {
         self.nodes.get().len()
     }
 
-    /// Stores what a node says of itself. Whether it is draining stays.
+    /// Whether a node was of the cluster and is no more.
+    pub fn is_removed(&self, id: NodeId) -> bool {
+        self.given_incarnation(id).is_some_and(|given| given.is_nobodys())
+    }
+
+    /// Stores what a node says of itself. What operators want of it stays.
     pub(crate) fn register(&mut self, meta: NodeMeta, index: u64) {
-        let draining = self.node(meta.id).is_some_and(|node| node.draining);
-        self.load(RegisteredNode { meta, draining }, index);
+        let (draining, leaving) =
+            self.node(meta.id).map_or((false, false), |node| (node.draining, node.leaving));
+        self.load(RegisteredNode { meta, draining, leaving }, index);
     }
 
     /// Says whether a node is draining. Nothing happens if it is not registered.
@@ -71,6 +77,18 @@ impl Nodes {
         if let Some(node) = self.nodes.change(index).get_mut(&id) {
             Arc::make_mut(node).draining = draining;
         }
+    }
+
+    /// Says whether a node is to leave. Nothing happens if it is not registered.
+    pub(crate) fn set_leaving(&mut self, id: NodeId, leaving: bool, index: u64) {
+        if let Some(node) = self.nodes.change(index).get_mut(&id) {
+            Arc::make_mut(node).leaving = leaving;
+        }
+    }
+
+    /// Takes a node out of the registry.
+    pub(crate) fn remove(&mut self, id: NodeId, index: u64) {
+        self.nodes.change(index).remove(&id);
     }
 
     /// Stores a node as it stands in a checkpoint.

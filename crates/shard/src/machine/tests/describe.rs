@@ -132,13 +132,15 @@ pub(super) fn state(machine: &Machine) -> String {
         let meta = &node.meta;
         let advertised: Vec<String> =
             meta.advertised.iter().map(|(name, at)| format!("{name}={at}")).collect();
-        let (zone, draining) =
-            (meta.zone.as_deref().unwrap_or("-"), if node.draining { " draining" } else { "" });
+        let zone = meta.zone.as_deref().unwrap_or("-");
+        let draining = if node.draining { " draining" } else { "" };
+        let leaving = if node.leaving { " leaving" } else { "" };
         let (at, version) = (advertised.join(" "), &meta.version);
-        writeln!(out, "node {} at [{at}] zone {zone} version {version}{draining}", meta.id).unwrap();
+        writeln!(out, "node {} at [{at}] zone {zone} version {version}{draining}{leaving}", meta.id).unwrap();
     }
     for (node, given) in machine.nodes().given_incarnations() {
-        writeln!(out, "node {node} is incarnation {}, given to {}", given.incarnation, given.token).unwrap();
+        let whose = if given.is_nobodys() { "nobody".to_owned() } else { given.token.to_string() };
+        writeln!(out, "node {node} is incarnation {}, given to {whose}", given.incarnation).unwrap();
     }
     for (id, state) in machine.partitions() {
         writeln!(out, "partition {id}: {}..{}", state.log_start, state.next_offset).unwrap();

@@ -158,6 +158,11 @@ pub(super) fn command(line: &str) -> Command {
             Command::SetDraining { node: NodeId(words.number(1)), draining: what == "drain" }
         }
         "incarnate" => Command::NewIncarnation { node: NodeId(words.number(1)), token: words.number(2) },
+        "admit" => Command::AdmitNode { node: node(&words), token: words.option("token", 0) },
+        what @ ("leave" | "stay") => {
+            Command::SetLeaving { node: NodeId(words.number(1)), leaving: what == "leave" }
+        }
+        "forget" => Command::ForgetNode { node: NodeId(words.number(1)) },
         "producer-ids" => Command::AllocateProducerIds { count: words.number(1) },
 
         "open" => Command::OpenPartition {
