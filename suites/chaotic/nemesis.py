@@ -6,6 +6,7 @@ The seed fixes the draws; who leads, and how long a start takes, it does not.
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -146,13 +147,24 @@ class Nemesis:
         self.active.remove(entry)
         undoing = time.monotonic()
         try:
-            active.undo()
+            self._undo(active)
         except CannotDo as missing:
             self.undoable[kind.name] = str(missing)
         self.timeline.say(f"{kind.name} is over")
         self.history.faults.append(Fault(active.kind, active.nodes, began, time.monotonic(), active.words, undoing))
         self.ground.taken = {node for _, other, *_ in self.active if other.away for node in other.nodes}
         self.ground.away = {node for _, other, *_ in self.active for node in other.away}
+
+    def _undo(self, active: Active) -> None:
+        """A node that starts may wait for what a fault of the network holds: that ends meanwhile, when its time has come."""
+        with ThreadPoolExecutor(1) as apart:
+            undone = apart.submit(active.undo)
+            while not undone.done():
+                now = time.monotonic()
+                for other in [other for other in self.active if other[0].network and other[3] <= now]:
+                    self._end(other)
+                wait([undone], TICK_SECONDS)
+        undone.result()
 
     def missed(self) -> list[str]:
         """Kinds that were not done yet."""

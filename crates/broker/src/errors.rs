@@ -208,6 +208,9 @@ pub enum AdminError {
     /// There is no such node.
     #[error("there is no node {0} that said anything of itself")]
     UnknownNode(NodeId),
+    /// Without it there would be no node.
+    #[error("node {0} cannot leave: there is no other node that stays")]
+    LastNode(NodeId),
     /// A bound is reached.
     #[error("the limit of {limit} {what} is reached")]
     Limit {

@@ -33,6 +33,8 @@ pub struct NodeInfo {
     pub version: Option<String>,
     /// Whether an operator wants it to lead nothing.
     pub draining: bool,
+    /// Whether an operator wants it to be of the cluster no more.
+    pub leaving: bool,
     /// Whether it is connected with this node, or is this node.
     pub live: bool,
 }
@@ -50,6 +52,8 @@ pub struct ShardInfo {
     pub voters: Vec<NodeId>,
     /// Those of them whose replica was lost and is filled anew: until it has caught up, they have no vote.
     pub catching_up: BTreeSet<NodeId>,
+    /// The nodes that have a replica which does not vote.
+    pub listening: BTreeSet<NodeId>,
     /// Index of the last entry that is applied on this node.
     pub applied_index: u64,
 }

@@ -90,6 +90,7 @@ impl Broker {
             zone: None,
             version: None,
             draining: false,
+            leaving: false,
             live: self.is_live(id),
         };
         let mut nodes: BTreeMap<NodeId, NodeInfo> = BTreeMap::new();
@@ -104,6 +105,7 @@ impl Broker {
                     zone: said.zone,
                     version: Some(said.version),
                     draining: node.draining,
+                    leaving: node.leaving,
                     live,
                 };
                 nodes.insert(said.id, info);
@@ -111,9 +113,10 @@ impl Broker {
         }
         // What this node says of itself it knows best, also before anybody was told.
         let own = self.own_meta(&self.listeners());
-        let draining = nodes.get(&here).is_some_and(|node| node.draining);
+        let wanted = nodes.get(&here).map(|node| (node.draining, node.leaving));
+        let (draining, leaving) = wanted.unwrap_or_default();
         let (zone, version) = (own.zone, Some(own.version));
-        let this = NodeInfo { id: here, advertised: own.advertised, zone, version, draining, live: true };
+        let this = NodeInfo { id: here, advertised: own.advertised, zone, version, draining, leaving, live: true };
         nodes.insert(here, this);
         ClusterInfo {
             cluster_id: self.options.cluster_id.clone(),
@@ -132,6 +135,7 @@ impl Broker {
             term: handle.leadership().term,
             voters: handle.voters(),
             catching_up: handle.catching_up(),
+            listening: handle.listening(),
             applied_index: handle.view().applied_index(),
         });
         shown.collect()
@@ -141,6 +145,20 @@ impl Broker {
     /// it may.
     pub async fn set_draining(&self, node: NodeId, draining: bool) -> Result<(), AdminError> {
         match self.propose_meta(Command::SetDraining { node, draining }).await? {
+            Outcome::Done => Ok(()),
+            Outcome::Refused(Refusal::UnknownNode(node)) => Err(AdminError::UnknownNode(node)),
+            other => Err(refused(other)),
+        }
+    }
+
+    /// Says whether a node is to leave the cluster. It gives away what it leads, loses its votes and replicas, and is
+    /// forgotten; until then it may stay after all.
+    pub async fn set_leaving(&self, node: NodeId, leaving: bool) -> Result<(), AdminError> {
+        let stays = |other: &NodeInfo| other.id != node && !other.leaving;
+        if leaving && !self.cluster().nodes.iter().any(stays) {
+            return Err(AdminError::LastNode(node));
+        }
+        match self.propose_meta(Command::SetLeaving { node, leaving }).await? {
             Outcome::Done => Ok(()),
             Outcome::Refused(Refusal::UnknownNode(node)) => Err(AdminError::UnknownNode(node)),
             other => Err(refused(other)),

@@ -37,7 +37,7 @@
 //! incarnation only if the second has the disk of the first: whoever starts with nothing draws another token, and gets
 //! another number. One that dies between being told its number and keeping it has not voted, and the number is used up.
 //! Why nothing acknowledged is lost: to the shards, the lost replica is a voter that is down for ever; how another takes
-//! its place is told in the module `replacing`.
+//! its place is told in the module `membership`.
 //!
 //! What is still refused, or waited for:
 //!
@@ -72,7 +72,7 @@ use crate::transport::tcp::link::Pauses;
 mod tests;
 
 /// How often it is logged who is waited for.
-const WAITING_LOG: Duration = Duration::from_secs(5);
+pub(crate) const WAITING_LOG: Duration = Duration::from_secs(5);
 
 /// What a cluster is formed from.
 pub struct Founding<'a> {
@@ -84,6 +84,8 @@ pub struct Founding<'a> {
     pub peers: &'a BTreeMap<NodeId, String>,
     /// The node's port. Its TLS is what others are asked with, too.
     pub listening: &'a TcpListening,
+    /// How many data shards the node is to have. All founders must have as many.
+    pub shards: u32,
     /// What the random part of pauses between tries is drawn from.
     pub seed: u64,
     /// What tells this process from all others of the node, those before it above all: drawn anew for each from a source of
@@ -148,6 +150,21 @@ pub enum FormationError {
         other: NodeId,
         /// Its cluster.
         other_cluster: String,
+    },
+    /// Not all have as many shards.
+    #[error(
+        "node {node} has {here} data shards, and node {peer} has {there}: all nodes must have as many. Give --shards the same \
+         value everywhere"
+    )]
+    OtherShards {
+        /// This node.
+        node: NodeId,
+        /// How many it has.
+        here: u32,
+        /// Who has others.
+        peer: NodeId,
+        /// How many that one has.
+        there: u32,
     },
     /// What was given is out of bounds.
     #[error("{0}")]
@@ -318,7 +335,7 @@ fn begin(founding: &Founding<'_>) -> Result<Identity, FormationError> {
         return Err(FormationError::Options(why));
     }
     match founding.store.load().map_err(FormationError::Store)? {
-        None => Ok(Identity::empty(node, founders)),
+        None => Ok(Identity { shards: founding.shards, ..Identity::empty(node, founders) }),
         Some(stored) if stored.node != node => Err(FormationError::OtherNode { node, stored: stored.node }),
         Some(stored) if stored.founders != founders => {
             Err(FormationError::OtherFounders { node, here: founders, peer: node, there: stored.founders })
@@ -353,6 +370,12 @@ fn decide(own: &Identity, answers: &Answers) -> Result<Step, FormationError> {
     if let Some((peer, other)) = said().find(|(_, other)| other.founders != own.founders) {
         let (here, there) = (own.founders.clone(), other.founders.clone());
         return Err(FormationError::OtherFounders { node, here, peer, there });
+    }
+    let has_others = |(_, other): &(NodeId, &Identity)| other.shards != own.shards && other.shards != 0;
+    // One that lost its data takes over how many the others have.
+    let is_new = own.phase != Phase::Empty || said().all(|(_, other)| other.phase != Phase::Formed);
+    if let Some((peer, other)) = said().find(has_others).filter(|_| own.shards != 0 && is_new) {
+        return Err(FormationError::OtherShards { node, here: own.shards, peer, there: other.shards });
     }
     let of_a_cluster = |(_, other): &(NodeId, &Identity)| other.phase != Phase::Empty;
     let mut members = said().filter(of_a_cluster).map(|(peer, other)| (peer, &other.cluster));

@@ -222,6 +222,14 @@ impl ShardHandle {
         &committed | &member::catching_up(known.membership_config.membership())
     }
 
+    /// The nodes that have a replica which does not vote, as far as this node knows.
+    pub fn listening(&self) -> BTreeSet<NodeId> {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return BTreeSet::new() };
+        let metrics = raft.server_metrics();
+        let known = metrics.borrow_watched();
+        member::listening(known.membership_config.membership())
+    }
+
     /// Whether this node's own replica votes, as far as it knows.
     pub fn votes(&self) -> bool {
         let Agreement::Group { raft, .. } = &self.replica.agreement else { return true };

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! identity = node u64, phase u8 (0 empty, 1 forming, 2 formed), cluster string, founders (count u32, node u64*),
-//!            incarnation u32, which may be left out where it is 0
+//!            incarnation u32 and shards u32, which may be left out, the latter alone as well, where they are 0
 //! ```
 
 use std::collections::BTreeSet;
 
 use weir_model::wire::{DecodeError, Reader, Writer};
 use weir_model::{Incarnation, NodeId};
+
+/// Most data shards that a node may have.
+pub const DATA_SHARDS_MAX: u32 = 1024;
 
 /// Most nodes that a cluster is founded by.
 pub const FOUNDERS_MAX: usize = 64;
@@ -36,22 +39,26 @@ pub struct Identity {
     pub phase: Phase,
     /// The cluster's id, from 1 to [`CLUSTER_ID_BYTES_MAX`] bytes; empty while the phase is [`Phase::Empty`].
     pub cluster: String,
-    /// The nodes that the cluster is founded by, at most [`FOUNDERS_MAX`], this one among them.
+    /// The nodes that the cluster is founded by, at most [`FOUNDERS_MAX`]: this one is among them, unless it joined later.
     pub founders: BTreeSet<NodeId>,
-    /// How often it has begun with nothing. Other than the first only in [`Phase::Formed`].
+    /// How often it has begun with nothing: for one that joined, after its cluster was founded, that is once at least. Other
+    /// than the first only in [`Phase::Formed`].
     pub incarnation: Incarnation,
+    /// How many data shards its cluster has; 0 where that is not told.
+    pub shards: u32,
 }
 
 impl Identity {
     /// A node that is of no cluster yet.
     pub fn empty(node: NodeId, founders: BTreeSet<NodeId>) -> Identity {
         let incarnation = Incarnation::FIRST;
-        Identity { node, phase: Phase::Empty, cluster: String::new(), founders, incarnation }
+        Identity { node, phase: Phase::Empty, cluster: String::new(), founders, incarnation, shards: 0 }
     }
 
     /// A member of a cluster that is there. A node that is alone has itself as the only founder.
     pub fn formed(node: NodeId, cluster: String, founders: BTreeSet<NodeId>) -> Identity {
-        Identity { node, phase: Phase::Formed, cluster, founders, incarnation: Incarnation::FIRST }
+        let incarnation = Incarnation::FIRST;
+        Identity { node, phase: Phase::Formed, cluster, founders, incarnation, shards: 0 }
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {
@@ -65,6 +72,7 @@ impl Identity {
         let founders: Vec<u64> = self.founders.iter().map(|node| node.0).collect();
         out.list(&founders, |out, node| out.u64(*node));
         out.u32(self.incarnation.0);
+        out.u32(self.shards);
     }
 
     pub(crate) fn decode(r: &mut Reader) -> Result<Identity, DecodeError> {
@@ -87,7 +95,11 @@ impl Identity {
         if incarnation != Incarnation::FIRST && phase != Phase::Formed {
             return Err(r.error("only a member comes back"));
         }
-        Ok(Identity { node, phase, cluster, founders, incarnation })
+        let shards = if r.remaining() == 0 { 0 } else { r.u32()? };
+        if shards > DATA_SHARDS_MAX {
+            return Err(r.error("too many shards"));
+        }
+        Ok(Identity { node, phase, cluster, founders, incarnation, shards })
     }
 }
 

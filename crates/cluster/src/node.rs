@@ -18,9 +18,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use weir_log::disk::Disk;
-use weir_model::command::{Command, Outcome};
+use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::entry::ENTRY_BYTES_MAX;
+use weir_model::node::{CLUSTER_LISTENER, HostPort, NodeMeta};
 use weir_model::{Incarnation, NodeId, ShardId};
+use weir_shard::Nodes;
 
 use crate::admission::DiskSpace;
 use crate::checkpoint::Checkpointer;
@@ -31,13 +33,14 @@ use crate::handle::ShardHandle;
 use crate::journal::driver::JournalStatus;
 use crate::journal::queue::JournalQueue;
 use crate::leadership::Leadership;
-use crate::options::{Drive, NodeOptions};
+use crate::membership;
+use crate::options::{Drive, NodeOptions, OnFatal};
+use crate::raft::member::{Member, NODE_NUMBER_MAX};
 use crate::raft::network;
 use crate::raft::rpc::{Answer, Between, Request};
 use crate::raft::snapshot::SnapshotReceiver;
 use crate::raft::types::{RaftHandle, Runtime};
 use crate::relay;
-use crate::replacing;
 use crate::replica::Replica;
 use crate::segments::SegmentQueue;
 use crate::takeover;
@@ -62,6 +65,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 pub struct Node {
     id: NodeId,
     incarnation: Incarnation,
+    founders: usize,
+    on_removed: OnFatal,
     seed: u64,
     drive: Drive,
     shards: BTreeMap<ShardId, Running>,
@@ -126,7 +131,7 @@ impl Node {
         drive: Drive,
     ) -> Result<Arc<Node>, StartError> {
         options.check()?;
-        let (seed, has_others) = (options.seed, options.voters.len() > 1);
+        let (seed, has_others) = (options.seed, options.has_others());
         let connected = transport.connected();
         let node = start::start(options, disk, transport, clock, drive);
         let node = Arc::new(Runtime::scope(seed, node).await?);
@@ -135,8 +140,8 @@ impl Node {
             node.workers.lock().tasks.push(tokio::spawn(watching));
         }
         if has_others {
-            let replacing = replacing::replace_always(Arc::downgrade(&node), node.stop.subscribe());
-            node.workers.lock().tasks.push(tokio::spawn(replacing));
+            let keeping = membership::keep_members_always(Arc::downgrade(&node), node.stop.subscribe());
+            node.workers.lock().tasks.push(tokio::spawn(keeping));
         }
         Ok(node)
     }
@@ -199,6 +204,22 @@ impl Node {
     pub(crate) fn incarnation_of(&self, node: NodeId) -> Incarnation {
         let meta = self.shards.get(&ShardId::META);
         meta.map_or(Incarnation::FIRST, |meta| meta.replica.view.nodes().incarnation(node))
+    }
+
+    /// The nodes of the cluster, as far as this node knows.
+    pub(crate) fn registry(&self) -> Arc<Nodes> {
+        let meta = self.shards.get(&ShardId::META);
+        meta.map(|meta| meta.replica.view.nodes()).unwrap_or_default()
+    }
+
+    /// The nodes that the cluster was founded by.
+    pub(crate) fn founders(&self) -> usize {
+        self.founders
+    }
+
+    /// This node is of no use to its cluster any more.
+    pub(crate) fn is_of_no_use(&self, why: &str) {
+        self.on_removed.call(why);
     }
 
     /// The shards that have replicas on other nodes.
@@ -324,6 +345,28 @@ impl Node {
     /// Gives a node that came back without its data its next incarnation, if nobody sees that it is there; `token` tells
     /// the process that asks from all others. What is said otherwise is meant for the operator.
     pub(crate) async fn give_incarnation(&self, node: NodeId, token: u64) -> Result<Incarnation, String> {
+        let given = self.ask_for_incarnation(node, Command::NewIncarnation { node, token }).await?;
+        tracing::warn!(%node, incarnation = %given, "a node came back without its data; it is to be filled anew");
+        Ok(given)
+    }
+
+    /// Takes a node into the cluster that others reach at that address, if nobody sees that one of its number is there.
+    /// What is said otherwise is meant for the operator.
+    pub(crate) async fn admit(&self, node: NodeId, address: &str, token: u64) -> Result<Incarnation, String> {
+        if Member::new(node, self.incarnation).is_none() || node.0 == 0 {
+            return Err(format!("nodes have numbers from 1 to {NODE_NUMBER_MAX}, not {node}"));
+        }
+        let Some(address) = HostPort::parse(address) else {
+            return Err(format!("'{address}' is no address at which the others could reach node {node}"));
+        };
+        let advertised = BTreeMap::from([(CLUSTER_LISTENER.to_owned(), address)]);
+        let meta = NodeMeta { id: node, advertised, ..NodeMeta::default() };
+        let given = self.ask_for_incarnation(node, Command::AdmitNode { node: meta, token }).await?;
+        tracing::info!(%node, incarnation = %given, "a node joins the cluster");
+        Ok(given)
+    }
+
+    async fn ask_for_incarnation(&self, node: NodeId, command: Command) -> Result<Incarnation, String> {
         let Some(meta) = self.shard(ShardId::META) else { return Err("there is no meta shard".to_owned()) };
         let sees_it = node == self.id
             || self.transport.connected().is_some_and(|connected| connected.borrow().contains(&node));
@@ -332,12 +375,9 @@ impl Node {
         if sees_it || join_all(asked).await.contains(&Some(true)) {
             return Err(format!("node {node} is there: another process has its number, with its data"));
         }
-        let given = meta.relay(Command::NewIncarnation { node, token });
-        match tokio::time::timeout(GIVING_MAX, given).await {
-            Ok(Ok(Outcome::Incarnation(incarnation))) => {
-                tracing::warn!(%node, %incarnation, "a node came back without its data; it is to be filled anew");
-                Ok(incarnation)
-            }
+        match tokio::time::timeout(GIVING_MAX, meta.relay(command)).await {
+            Ok(Ok(Outcome::Incarnation(incarnation))) => Ok(incarnation),
+            Ok(Ok(Outcome::Refused(Refusal::UnknownNode(_)))) => Err(format!("node {node} was removed from the cluster")),
             Ok(Ok(Outcome::Refused(refusal))) => Err(refusal.to_string()),
             Ok(Ok(outcome)) => Err(format!("it came to {outcome:?}")),
             Ok(Err(error)) => Err(error.to_string()),

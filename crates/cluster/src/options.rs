@@ -10,10 +10,8 @@ use weir_model::{Incarnation, NodeId};
 use weir_shard::ShardOptions;
 
 use crate::errors::StartError;
+use crate::identity::DATA_SHARDS_MAX;
 use crate::raft::member::NODE_NUMBER_MAX;
-
-/// Data shards that a node may have.
-pub const DATA_SHARDS_MAX: u32 = 1024;
 
 /// How a node behaves.
 #[derive(Clone, Debug)]
@@ -30,6 +28,8 @@ pub struct NodeOptions {
     /// Who votes in every shard, when the data directory is empty. What the shards themselves have
     /// agreed on counts from then on.
     pub voters: Vec<NodeId>,
+    /// Whether others can join, so that a node that votes alone does not stay alone for ever.
+    pub can_be_joined: bool,
     /// The journal's.
     pub journal: JournalOptions,
     /// Every shard's.
@@ -65,6 +65,8 @@ pub struct NodeOptions {
     pub seed: u64,
     /// Called once, with the reason, when the process must not go on.
     pub on_fatal: OnFatal,
+    /// Called with the reason when this node is of no use to its cluster any more: it was removed, or its data was replaced.
+    pub on_removed: OnFatal,
 }
 
 impl NodeOptions {
@@ -76,6 +78,7 @@ impl NodeOptions {
             data_dir: data_dir.into(),
             data_shards: 8,
             voters: vec![node],
+            can_be_joined: false,
             journal: JournalOptions::default(),
             shard: ShardOptions::default(),
             timing: RaftTiming::default(),
@@ -91,8 +94,14 @@ impl NodeOptions {
             scrub_interval: Duration::from_secs(24 * 3600),
             snapshot_bytes_per_second: None,
             seed: 0,
+            on_removed: on_fatal.clone(),
             on_fatal,
         }
+    }
+
+    /// Whether there are other nodes, or may be one day.
+    pub(crate) fn has_others(&self) -> bool {
+        self.can_be_joined || self.voters != [self.node]
     }
 
     pub(crate) fn check(&self) -> Result<(), StartError> {
@@ -111,7 +120,7 @@ impl NodeOptions {
                 "nodes have numbers up to {NODE_NUMBER_MAX}, and {node} is above that"
             )));
         }
-        if self.voters == [self.node] && self.incarnation != Incarnation::FIRST {
+        if !self.has_others() && self.incarnation != Incarnation::FIRST {
             return wrong("a node that is alone has nobody to get its data back from");
         }
         if self.admission_bytes_max < 1 << 20 || self.admission_bytes_max > 1 << 30 {

@@ -129,7 +129,9 @@ impl From<&AdminError> for Failure {
             AdminError::InvalidConfig(_) => ErrorCode::INVALID_CONFIG,
             AdminError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
             AdminError::Limit { .. } => ErrorCode::POLICY_VIOLATION,
-            AdminError::Conflict(_) | AdminError::UnknownNode(_) => ErrorCode::INVALID_REQUEST,
+            AdminError::Conflict(_) | AdminError::UnknownNode(_) | AdminError::LastNode(_) => {
+                ErrorCode::INVALID_REQUEST
+            }
             AdminError::Unavailable(error) => controller_unavailable(error),
         };
         Failure::of(code, error)

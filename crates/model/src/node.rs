@@ -12,6 +12,9 @@ pub const NODES_MAX: usize = 1_024;
 /// What one node may say of itself, in bytes of its encoding: a few names and addresses.
 pub const NODE_BYTES_MAX: usize = 8 << 10;
 
+/// The name under which nodes say where other nodes reach them, beside their listeners for clients.
+pub const CLUSTER_LISTENER: &str = "cluster";
+
 /// A host and port that clients are told to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
@@ -19,6 +22,16 @@ pub struct HostPort {
     pub host: String,
     /// Port.
     pub port: u16,
+}
+
+impl HostPort {
+    /// Reads `host:port`, with the brackets of an IPv6 address or without.
+    pub fn parse(text: &str) -> Option<HostPort> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port.parse().ok()?;
+        (!host.is_empty()).then(|| HostPort { host: host.to_owned(), port })
+    }
 }
 
 impl fmt::Display for HostPort {
@@ -210,6 +223,11 @@ mod tests {
     fn an_address_of_the_sixth_version_stands_in_brackets() {
         let shown = node().meta.advertised.values().map(HostPort::to_string).collect::<Vec<_>>();
         assert_eq!(shown, ["a.example:9092", "[::1]:65535"]);
+        let read: Vec<_> = shown.iter().map(|text| HostPort::parse(text)).collect();
+        assert_eq!(read, node().meta.advertised.into_values().map(Some).collect::<Vec<_>>());
+        for wrong in ["", "a", ":1", "a:", "a:65536"] {
+            assert_eq!(HostPort::parse(wrong), None, "{wrong}");
+        }
     }
 
     proptest! {

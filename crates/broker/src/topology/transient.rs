@@ -64,6 +64,11 @@ impl Broker {
                 () = self.stopped() => return,
             }
             let (Ok(handle), Ok(meta)) = (self.shard(shard), self.meta()) else { return };
+            if meta.leadership().ready
+                && let Err(error) = self.drop_what_fell_with_nodes().await
+            {
+                tracing::debug!(%error, "queues of a node that was removed are not deleted yet");
+            }
             // Listed before the catalog is looked at: a partition is opened only after the catalog has it.
             let open: BTreeSet<PartitionId> =
                 handle.view().partitions().iter().map(|partition| partition.id()).collect();
@@ -81,6 +86,24 @@ impl Broker {
                 }
             }
         }
+    }
+
+    /// Deletes what was only on nodes that are of the cluster no more.
+    async fn drop_what_fell_with_nodes(&self) -> Result<(), TopologyError> {
+        let view = self.meta()?.view();
+        let (catalog, nodes) = (view.catalog(), view.nodes());
+        for topic in catalog.topics() {
+            let Some(queue) = catalog.queue(topic.id) else { continue };
+            if let Some(owner) = queue.owner
+                && queue.is_temporary()
+                && nodes.is_removed(owner)
+            {
+                let (namespace, name) = split_name(&topic.name);
+                tracing::info!(namespace, name, node = %owner, "deleting a queue of a node that was removed");
+                self.delete_topic(topic.id).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes what should not have outlived the restart. Nothing is served before this is done.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::confirm;
 use super::server::Server;
 use super::topics::Common;
 use crate::exit::Failure;
@@ -42,6 +43,28 @@ pub enum NodeCommand {
         /// Do not wait.
         #[arg(long)]
         no_wait: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Take a node out of the cluster for good, and wait until that is done. Others get its votes, its copies are given up,
+    /// and then it is forgotten: its process ends, and its data directory is of no use any more. May be interrupted: the
+    /// cluster goes on with it.
+    #[command(
+        after_help = "A node that is gone for ever is removed in the same way, if the others are a majority.\n\nExample:\n  \
+        weir node remove 2"
+    )]
+    Remove {
+        /// Its id.
+        id: u64,
+        /// Have it stay after all, if it is not gone yet.
+        #[arg(long)]
+        cancel: bool,
+        /// Do not wait.
+        #[arg(long)]
+        no_wait: bool,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -84,6 +107,11 @@ impl NodeCommand {
                 output::print(common.output.output, &nodes, listed)
             }
             NodeCommand::Drain { id, no_wait, common } => drain(id, !no_wait, &common),
+            NodeCommand::Remove { id, cancel: true, common, .. } => {
+                let node = set_leaving(&Server::new(&common.server)?, id, false)?;
+                say(&common, &node, &format!("node {id} stays"))
+            }
+            NodeCommand::Remove { id, no_wait, yes, common, .. } => remove(id, !no_wait, yes, &common),
             NodeCommand::Undrain { id, common } => {
                 let node = set_draining(&Server::new(&common.server)?, id, false)?;
                 say(&common, &node, &format!("node {id} may lead again"))
@@ -94,6 +122,44 @@ impl NodeCommand {
 
 fn set_draining(server: &Server, id: u64, draining: bool) -> Result<Value, Failure> {
     server.patch(&format!("/nodes/{id}"), &json!({ "draining": draining }))
+}
+
+fn set_leaving(server: &Server, id: u64, leaving: bool) -> Result<Value, Failure> {
+    server.patch(&format!("/nodes/{id}"), &json!({ "leaving": leaving }))
+}
+
+fn remove(id: u64, wait: bool, yes: bool, common: &Common) -> Result<(), Failure> {
+    let server = Server::new(&common.server)?;
+    server.get(&format!("/nodes/{id}"))?;
+    confirm(&format!("Take node {id} out of the cluster, and give up its copy of everything?"), yes)?;
+    let node = set_leaving(&server, id, true)?;
+    if !wait {
+        let line = format!("node {id} leaves the cluster; `weir node list` shows how far that is");
+        return say(common, &node, &line);
+    }
+    until_it_is_gone(&server, id)?;
+    say(common, &json!({ "id": id, "removed": true }), &format!("node {id} is of the cluster no more"))
+}
+
+/// Shows how much is left whenever that is something else. The node that is asked may be the one that goes.
+fn until_it_is_gone(server: &Server, id: u64) -> Result<(), Failure> {
+    let mut shown = None;
+    loop {
+        let nodes = server.get("/nodes")?;
+        let Some(node) = nodes.as_array().into_iter().flatten().find(|node| node["id"] == id) else {
+            return Ok(());
+        };
+        if node["leaving"] != true {
+            return Err(Failure::Failed(format!("node {id} stays: somebody has said so meanwhile")));
+        }
+        let replicas = node["replicas"].as_u64().unwrap_or_default();
+        if shown != Some(replicas) {
+            // Where nobody looks at progress, nothing is lost.
+            let _ = writeln!(std::io::stderr(), "node {id} has a replica of {replicas} shard(s)");
+            shown = Some(replicas);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn drain(id: u64, wait: bool, common: &Common) -> Result<(), Failure> {
@@ -165,6 +231,8 @@ fn listed(nodes: &Value) -> Table {
 
 fn state(node: &Value) -> &'static str {
     match (node["live"] == true, node["draining"] == true) {
+        (true, _) if node["leaving"] == true => "leaving",
+        (false, _) if node["leaving"] == true => "not connected, leaving",
         (true, false) => "live",
         (true, true) => "draining",
         (false, false) => "not connected",
@@ -180,7 +248,7 @@ fn status(cluster: &Value) -> String {
         Some(why) => text.push_str(&format!(", not ready: {why}\n\n")),
     }
     text.push_str(&listed(&cluster["nodes"]).render());
-    let mut shards = Table::new(&["shard", "leader", "term", "voters", "applied here"]);
+    let mut shards = Table::new(&["shard", "leader", "term", "voters", "other replicas", "applied here"]);
     for shard in cluster["shards"].as_array().into_iter().flatten() {
         let voters = shard["voters"].as_array().into_iter().flatten();
         let behind = shard["catching_up"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -195,7 +263,10 @@ fn status(cluster: &Value) -> String {
         };
         let id = if shard["id"] == 0 { "0 (meta)".to_owned() } else { cell(&shard["id"]) };
         let term = cell(&shard["term"]);
-        shards.row([id, leader, term, voters.join(" "), cell(&shard["applied_index"])]);
+        let listening = shard["listening"].as_array().into_iter().flatten();
+        let others: Vec<String> = listening.map(cell).collect();
+        let others = if others.is_empty() { "-".to_owned() } else { others.join(" ") };
+        shards.row([id, leader, term, voters.join(" "), others, cell(&shard["applied_index"])]);
     }
     text.push('\n');
     text.push_str(&shards.render());

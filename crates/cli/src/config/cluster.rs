@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use weir_cluster::{FOUNDERS_MAX, PeerTlsFiles};
+use weir_cluster::{FOUNDERS_MAX, PeerTlsFiles, SEEDS_MAX};
 use weir_model::NodeId;
 
 use super::listeners::{Endpoint, Listener, Protocol, is_loopback};
@@ -14,51 +14,61 @@ use super::{ConfigError, Settings};
 /// Longest name of a zone, in bytes.
 const ZONE_BYTES_MAX: usize = 255;
 
-/// A cluster of several nodes, of which this one is to be one.
+/// A cluster of several nodes, of which this one is to be one, or of this one and whoever joins it.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
-    /// The founding nodes, this one among them, and where each is reached from here.
+    /// The founding nodes, this one among them, and where each is reached from here; none where this one founds a cluster by
+    /// itself, or joins one.
     pub peers: BTreeMap<NodeId, Endpoint>,
+    /// Where nodes are of a cluster that this one joins; none where it does not.
+    pub join: Vec<Endpoint>,
     /// Where this one listens for the others.
     pub address: SocketAddr,
+    /// Where they are told to reach it; none where that is the address that it listens on.
+    pub told: Option<Endpoint>,
     /// By what the nodes know each other.
     pub tls: Option<PeerTlsFiles>,
 }
 
 impl ClusterConfig {
-    /// Checks what is said of the cluster; `None` if this node is to be alone. Takes the listener for other nodes out of
-    /// `listeners`, which are clients' from then on.
+    /// Checks what is said of the cluster; `None` if this node is alone and stays so. Takes the listener for other nodes out
+    /// of `listeners`, which are clients' from then on. `advertised` is where other nodes are to reach this one.
     pub fn new(
         settings: &Settings,
         listeners: &mut Vec<Listener>,
+        advertised: Option<Endpoint>,
     ) -> Result<Option<ClusterConfig>, ConfigError> {
-        let peers = peers(settings)?;
+        let (peers, join) = (peers(settings)?, join(settings)?);
         let tls = tls_files(settings)?;
-        let own = take_listener(listeners)?;
-        match (peers.len(), own) {
-            (0, None) if tls.is_some() => {
-                Err(ConfigError::refused("certificates between nodes need other nodes; give --peers as well"))
-            }
-            (0, Some(address)) => Err(ConfigError::refused(format!(
-                "the listener cluster={address} is for the other nodes of a cluster; name them with --peers, or remove it"
-            ))),
-            // Nobody would ever connect there.
-            (0 | 1, _) => Ok(None),
-            (_, None) => Err(ConfigError::refused(
-                "a cluster of several nodes needs an address at which they reach this one; give --listen \
-                 cluster=ADDRESS, usually with port 9348",
-            )),
-            (_, Some(address)) => {
-                if tls.is_none() && !is_loopback(address.ip()) && !settings.switch("insecure") {
-                    return Err(ConfigError::refused(format!(
-                        "the listener cluster={address} can be reached by other machines, and whoever reaches it is taken \
-                         for a node; give --cluster-tls-certificate, --cluster-tls-key and --cluster-tls-ca, or add \
-                         --insecure if only nodes are in that network"
-                    )));
-                }
-                Ok(Some(ClusterConfig { peers, address, tls }))
-            }
+        let Some(address) = take_listener(listeners)? else {
+            return match (peers.len() > 1 || !join.is_empty(), tls) {
+                (true, _) => Err(ConfigError::refused(
+                    "a cluster of several nodes needs an address at which they reach this one; give --listen \
+                     cluster=ADDRESS, usually with port 9348",
+                )),
+                (false, Some(_)) => Err(ConfigError::refused(
+                    "certificates between nodes need other nodes; give --listen cluster=ADDRESS, and --peers or --join, \
+                     as well",
+                )),
+                (false, None) => Ok(None),
+            };
+        };
+        if tls.is_none() && !is_loopback(address.ip()) && !settings.switch("insecure") {
+            return Err(ConfigError::refused(format!(
+                "the listener cluster={address} can be reached by other machines, and whoever reaches it is taken \
+                 for a node; give --cluster-tls-certificate, --cluster-tls-key and --cluster-tls-ca, or add \
+                 --insecure if only nodes are in that network"
+            )));
         }
+        let own = peers.get(&NodeId(settings.number("node-id") as u64)).cloned();
+        let told = advertised.or(own);
+        if told.is_none() && address.ip().is_unspecified() {
+            return Err(ConfigError::refused(format!(
+                "the other nodes have to be told where cluster={address} is; give --advertise cluster=HOST:PORT, or listen \
+                 on one address"
+            )));
+        }
+        Ok(Some(ClusterConfig { peers, join, address, told, tls }))
     }
 
     /// Refuses clients' listeners of which nodes could not tell the clients of other nodes where they are.
@@ -78,6 +88,37 @@ impl ClusterConfig {
             ))),
         }
     }
+}
+
+/// Reads where nodes are of a cluster that is to be joined.
+fn join(settings: &Settings) -> Result<Vec<Endpoint>, ConfigError> {
+    let mut seeds = Vec::new();
+    for text in settings.list("join") {
+        let refused = |why: String| ConfigError::refused(format!("join '{text}': {why}"));
+        let endpoint = Endpoint::parse(text).map_err(refused)?;
+        if endpoint.port == 0 {
+            return Err(refused("nobody can connect to port 0; name the real one".into()));
+        }
+        seeds.push(endpoint);
+    }
+    if seeds.is_empty() {
+        return Ok(seeds);
+    }
+    if seeds.len() > SEEDS_MAX {
+        let many = seeds.len();
+        return Err(ConfigError::refused(format!("join names {many} addresses; {SEEDS_MAX} are enough")));
+    }
+    if settings.list("peers").next().is_some() {
+        return Err(ConfigError::refused(
+            "peers are the nodes that found a cluster, and join names some of one that is there; keep one of them",
+        ));
+    }
+    if settings.given("node-id").is_none() {
+        return Err(ConfigError::refused(
+            "join needs to know which node of the cluster this one is to be; give --node-id, with a number of its own",
+        ));
+    }
+    Ok(seeds)
 }
 
 /// Reads `ID=HOST:PORT`, once for each node. None are given, or this node is among them.

@@ -152,8 +152,8 @@ pub const KEYS: &[Key] = &[
         name: "join",
         kind: Kind::List,
         default: "",
-        value_name: "ADDRESS",
-        doc: "A node of the cluster to join. Not served by this version, whose clusters stay with the nodes that founded them.",
+        value_name: "HOST:PORT",
+        doc: "Nodes of a cluster that this one is to join when its data directory is empty. Later they are only asked where the others are.",
     },
     Key {
         name: "cluster-tls-certificate",

@@ -199,12 +199,8 @@ pub fn parse_advertised<'a>(
             refused("write it as PROTOCOL=HOST:PORT, as in kafka=broker.example:9092".into())
         })?;
         let protocol = parse_protocol(protocol.trim()).map_err(refused)?;
-        if !matches!(protocol, Protocol::Kafka | Protocol::KafkaTls) {
-            let why = match protocol {
-                Protocol::Cluster => "other nodes know this one by --peers; remove it".to_owned(),
-                _ => format!("clients of {protocol} are not told where a node is; remove it"),
-            };
-            return Err(refused(why));
+        if !matches!(protocol, Protocol::Kafka | Protocol::KafkaTls | Protocol::Cluster) {
+            return Err(refused(format!("clients of {protocol} are not told where a node is; remove it")));
         }
         if !listeners.iter().any(|listener| listener.protocol == protocol) {
             return Err(refused(format!("there is no {protocol} listener; add one or remove it")));

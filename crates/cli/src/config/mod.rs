@@ -111,9 +111,10 @@ pub struct StorageOptions {
 impl Config {
     /// Checks the effective settings and gives them types. Host names of listeners are looked up here.
     pub fn new(settings: &Settings) -> Result<Config, ConfigError> {
-        refuse_what_is_not_served(settings)?;
         let mut listeners = settings.list("listen").map(Listener::parse).collect::<Result<Vec<_>, _>>()?;
-        let cluster = ClusterConfig::new(settings, &mut listeners)?;
+        let mut advertised = listeners::parse_advertised(settings.list("advertise"), &listeners)?;
+        let told_to_nodes = advertised.remove(&Protocol::Cluster);
+        let cluster = ClusterConfig::new(settings, &mut listeners, told_to_nodes)?;
         if listeners.is_empty() {
             return Err(ConfigError::refused(
                 "no listener is given; name at least one, as in --listen kafka=127.0.0.1:9092",
@@ -128,7 +129,6 @@ impl Config {
                 listener.protocol, listener.address
             )));
         }
-        let advertised = listeners::parse_advertised(settings.list("advertise"), &listeners)?;
         if cluster.is_some() {
             ClusterConfig::check_advertised(&listeners, &advertised)?;
         }
@@ -176,16 +176,6 @@ fn tls_files(settings: &Settings) -> Result<Option<TlsFiles>, ConfigError> {
         (Some(certificate), Some(key), client_ca) => Ok(Some(TlsFiles { certificate, key, client_ca })),
         (None, _, _) => Err(ConfigError::refused("TLS needs a certificate; give --tls-certificate")),
         (_, None, _) => Err(ConfigError::refused("TLS needs the certificate's key; give --tls-key")),
-    }
-}
-
-fn refuse_what_is_not_served(settings: &Settings) -> Result<(), ConfigError> {
-    match settings.given("join") {
-        None => Ok(()),
-        Some(source) => Err(ConfigError::refused(format!(
-            "join ({source}) is not served by this version, whose clusters stay with the nodes that founded them; remove \
-             it, or name these nodes with --peers"
-        ))),
     }
 }
 

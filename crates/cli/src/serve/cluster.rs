@@ -10,13 +10,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use weir_cluster::{
-    FormationError, Founding, Node, PeerTls, TcpListening, TcpTransport, TcpTransportOptions, form,
+    FormationError, Founding, Identity, Joined, Joining, Node, PeerTls, TcpListening, TcpTransport,
+    TcpTransportOptions, form, join,
 };
+use weir_model::node::HostPort;
 use weir_model::{Incarnation, NodeId};
 
 use super::data_dir::DataDir;
-use crate::config::ClusterConfig;
 use crate::config::cluster::listed;
+use crate::config::{ClusterConfig, Endpoint};
 use crate::exit::Failure;
 
 /// How often it is said what a node that has not started yet waits for.
@@ -30,8 +32,12 @@ pub struct Formed {
     pub founders: BTreeSet<NodeId>,
     /// How often this node has begun with nothing.
     pub incarnation: Incarnation,
+    /// How many data shards it has.
+    pub shards: u32,
     /// Where the others reach this one.
     pub address: SocketAddr,
+    /// Where they are told that it is.
+    pub told: HostPort,
     /// How this one reaches them.
     pub transport: Arc<TcpTransport>,
     listening: TcpListening,
@@ -47,9 +53,13 @@ pub struct Answering {
 }
 
 impl Formed {
-    /// Opens the port for other nodes and waits until all that found the cluster have agreed; where that was so before,
-    /// it waits for nobody.
-    pub async fn form(cluster: &ClusterConfig, data_dir: &DataDir) -> Result<Formed, Failure> {
+    /// Opens the port for other nodes and waits until all that found the cluster have agreed, or until the cluster has taken
+    /// this node in; where that was so before, it waits for nobody.
+    pub async fn form(
+        cluster: &ClusterConfig,
+        data_dir: &DataDir,
+        asked_shards: Option<u32>,
+    ) -> Result<Formed, Failure> {
         let tls = cluster.tls.clone().map(PeerTls::load).transpose();
         let tls = tls.map_err(|error| Failure::Usage(error.to_string()))?.map(Arc::new);
         let listening = TcpListening::bind(cluster.address, tls.clone()).await.map_err(|error| {
@@ -58,35 +68,54 @@ impl Formed {
                 cluster.address
             ))
         })?;
-        if cluster.peers.len().is_multiple_of(2) {
-            let nodes = cluster.peers.len();
-            tracing::info!(
-                nodes,
-                "an even number of nodes withstands the loss of no more than one less would"
-            );
-        }
+        let node = data_dir.identity.node();
+        let address = listening.local_addr();
+        let told = cluster.told.as_ref().map_or_else(
+            || HostPort { host: address.ip().to_string(), port: address.port() },
+            |told| HostPort { host: told.host.clone(), port: told.port },
+        );
         let peers: BTreeMap<NodeId, String> =
             cluster.peers.iter().map(|(node, endpoint)| (*node, endpoint.to_string())).collect();
-        let founding = Founding {
-            store: data_dir,
-            node: data_dir.identity.node(),
-            peers: &peers,
-            listening: &listening,
-            seed: super::random_u64(),
-            token: super::random_u64(),
+        let (identity, others_told) = match cluster.join.is_empty() {
+            true => (found(&peers, data_dir, &listening).await?, BTreeMap::new()),
+            false => {
+                let seeds: Vec<String> = cluster.join.iter().map(Endpoint::to_string).collect();
+                let joining = Joining {
+                    store: data_dir,
+                    node,
+                    seeds: &seeds,
+                    address: &told.to_string(),
+                    listening: &listening,
+                    seed: super::random_u64(),
+                    token: super::random_u64(),
+                };
+                let Joined { identity, told } = join(joining).await.map_err(cannot_form)?;
+                (identity, told)
+            }
         };
-        let identity = form(founding, || uuid::Uuid::new_v4().to_string()).await.map_err(cannot_form)?;
+        if let Some(asked) = asked_shards.filter(|asked| *asked != identity.shards) {
+            let has = identity.shards;
+            return Err(Failure::Usage(format!(
+                "the cluster has {has} data shards, not {asked}; remove shards from the configuration"
+            )));
+        }
         tracing::info!(
             cluster_id = identity.cluster,
             nodes = listed(identity.founders.iter()),
             "the nodes have agreed on what cluster this is"
         );
         let (cluster_id, founders) = (identity.cluster.clone(), identity.founders.clone());
-        let incarnation = identity.incarnation;
-        let address = listening.local_addr();
-        let options = TcpTransportOptions { identity, peers, tls: tls.clone(), seed: super::random_u64() };
+        let (incarnation, shards) = (identity.incarnation, identity.shards);
+        let tls_of_calls = tls.clone();
+        let options = TcpTransportOptions {
+            identity,
+            peers,
+            told: others_told,
+            tls: tls_of_calls,
+            seed: super::random_u64(),
+        };
         let transport = TcpTransport::new(options);
-        Ok(Formed { cluster_id, founders, incarnation, address, transport, listening, tls })
+        Ok(Formed { cluster_id, founders, incarnation, shards, address, told, transport, listening, tls })
     }
 
     /// The nodes that this one is connected with.
@@ -121,6 +150,27 @@ impl Answering {
         }
         tasks.for_each(|task| task.abort());
     }
+}
+
+async fn found(
+    peers: &BTreeMap<NodeId, String>,
+    data_dir: &DataDir,
+    listening: &TcpListening,
+) -> Result<Identity, Failure> {
+    if !peers.is_empty() && peers.len().is_multiple_of(2) {
+        let nodes = peers.len();
+        tracing::info!(nodes, "an even number of nodes withstands the loss of no more than one less would");
+    }
+    let founding = Founding {
+        store: data_dir,
+        node: data_dir.identity.node(),
+        peers,
+        listening,
+        shards: data_dir.identity.shards,
+        seed: super::random_u64(),
+        token: super::random_u64(),
+    };
+    form(founding, || uuid::Uuid::new_v4().to_string()).await.map_err(cannot_form)
 }
 
 /// Waits for what needs a majority of the nodes, and says from time to time that it does.

@@ -28,6 +28,13 @@ const FORMAT_VERSION_FOUNDED: u64 = 2;
 /// the one that was lost, and must not open it.
 const FORMAT_VERSION_RETURNED: u64 = 3;
 
+/// The format of a directory whose node founded a cluster by itself that others may join, or joined one: a binary that knows
+/// of no other nodes than founders must not open it.
+const FORMAT_VERSION_GROWN: u64 = 4;
+
+/// The newest format.
+const FORMAT_VERSION_MAX: u64 = FORMAT_VERSION_GROWN;
+
 /// Data shards of a directory that is made without saying how many.
 const SHARDS: u32 = 8;
 
@@ -95,7 +102,7 @@ impl Identity {
 
     /// The nodes that the cluster was founded by.
     fn founders(&self) -> BTreeSet<NodeId> {
-        match self.founders.is_empty() {
+        match self.is_alone() {
             true => BTreeSet::from([self.node()]),
             false => self.founders.iter().copied().map(NodeId).collect(),
         }
@@ -103,20 +110,34 @@ impl Identity {
 
     /// Why it cannot be what was written here; none if it can.
     fn contradiction(&self) -> Option<&'static str> {
-        let (founded, returned) =
-            (self.format_version >= FORMAT_VERSION_FOUNDED, self.format_version >= FORMAT_VERSION_RETURNED);
-        if returned == is_first(&self.incarnation) {
-            return Some("its format version does not go with its incarnation");
+        let is_first = is_first(&self.incarnation);
+        let is_founder = self.founders.contains(&self.node_id);
+        match (self.format_version, self.phase, self.founders.len()) {
+            (FORMAT_VERSION, None, 0) if is_first => None,
+            (FORMAT_VERSION, _, 1..) => Some("it names founders, which no node has that is alone"),
+            (FORMAT_VERSION, ..) => Some("it has a phase or an incarnation, which no node has that is alone"),
+            (_, None, _) => Some("it has no phase"),
+            (_, Some(Phase::Forming), _) if !is_first => Some("only a member has another incarnation"),
+            (FORMAT_VERSION_GROWN, _, 0) => Some("it names no founders"),
+            (FORMAT_VERSION_GROWN, ..) if is_founder && self.founders.len() > 1 => {
+                Some("its format version does not go with its founders")
+            }
+            (FORMAT_VERSION_GROWN, ..) if !is_founder && is_first => {
+                Some("a node that joined has another incarnation than the first")
+            }
+            (FORMAT_VERSION_GROWN, ..) => None,
+            (_, _, 0 | 1) => Some("it does not name several founders"),
+            _ if !is_founder => Some("the node is none of its founders"),
+            (version, ..) if (version == FORMAT_VERSION_RETURNED) == is_first => {
+                Some("its format version does not go with its incarnation")
+            }
+            _ => None,
         }
-        match (founded, self.phase, self.founders.len()) {
-            (false, None, 0) => None,
-            (false, ..) => Some("it names founders, which no node has that is alone"),
-            (true, None, _) => Some("it has no phase"),
-            (true, _, 0 | 1) => Some("it does not name several founders"),
-            (true, ..) if !self.founders.contains(&self.node_id) => Some("the node is none of its founders"),
-            (true, Some(Phase::Forming), _) if returned => Some("only a member has another incarnation"),
-            (true, ..) => None,
-        }
+    }
+
+    /// Whether the node was begun alone, and nobody can join it.
+    fn is_alone(&self) -> bool {
+        self.format_version == FORMAT_VERSION
     }
 
     /// What the journal's files must say.
@@ -143,7 +164,14 @@ impl DataDir {
             LockError::Disk(error) => Failure::Usage(format!("the data directory cannot be used: {error}")),
         })?;
         let identity = match (read_identity(&path)?, &config.cluster) {
-            (Some(identity), _) => identity,
+            (Some(identity), cluster) => {
+                check(&path, &identity, config)?;
+                match cluster {
+                    // Others may join it from here on, and then nobody must open it as if there were none.
+                    Some(_) if identity.is_alone() => open_to_others(&path, identity)?,
+                    _ => identity,
+                }
+            }
             (None, None) => make(&path, config)?,
             // Written by the first step of forming the cluster.
             (None, Some(_)) => {
@@ -151,7 +179,6 @@ impl DataDir {
                 drawn(config)
             }
         };
-        check(&path, &identity, config)?;
         Ok(DataDir { path, identity, _lock: lock })
     }
 }
@@ -188,11 +215,11 @@ pub fn read_identity(directory: &Path) -> Result<Option<Identity>, Failure> {
     let table: toml::Table = toml::from_str(&text).map_err(|error| unreadable(error.message()))?;
     let version = table.get("format-version").and_then(toml::Value::as_integer);
     let version = version.ok_or_else(|| unreadable("it has no format-version"))?;
-    let known = FORMAT_VERSION as i64..=FORMAT_VERSION_RETURNED as i64;
+    let known = FORMAT_VERSION as i64..=FORMAT_VERSION_MAX as i64;
     if !known.contains(&version) {
         return Err(Failure::Usage(format!(
             "the data directory {} has format version {version}, this binary reads versions {FORMAT_VERSION} to \
-             {FORMAT_VERSION_RETURNED}; use {} version of weir, or another directory",
+             {FORMAT_VERSION_MAX}; use {} version of weir, or another directory",
             directory.display(),
             if version > *known.end() { "a newer" } else { "the older" }
         )));
@@ -213,12 +240,28 @@ fn make(directory: &Path, config: &Config) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
+fn open_to_others(directory: &Path, identity: Identity) -> Result<Identity, Failure> {
+    let identity = Identity {
+        format_version: FORMAT_VERSION_GROWN,
+        phase: Some(Phase::Formed),
+        founders: BTreeSet::from([identity.node_id]),
+        ..identity
+    };
+    write_identity(directory, &identity)?;
+    tracing::info!(directory = %directory.display(), "from here on other nodes can join this one");
+    Ok(identity)
+}
+
 /// The identity of a directory that is new; of the cluster nothing is known yet.
 fn drawn(config: &Config) -> Identity {
-    let founders =
+    let founders: BTreeSet<u64> =
         config.cluster.iter().flat_map(|cluster| cluster.peers.keys().map(|node| node.0)).collect();
     Identity {
-        format_version: if config.cluster.is_some() { FORMAT_VERSION_FOUNDED } else { FORMAT_VERSION },
+        format_version: match (&config.cluster, founders.len()) {
+            (None, _) => FORMAT_VERSION,
+            (Some(_), 0 | 1) => FORMAT_VERSION_GROWN,
+            (Some(_), _) => FORMAT_VERSION_FOUNDED,
+        },
         node_id: config.node_id.unwrap_or(NodeId(1)).0,
         cluster_id: String::new(),
         shards: config.shards.unwrap_or(SHARDS),
@@ -256,6 +299,7 @@ impl IdentityStore for DataDir {
             },
             founders: identity.founders(),
             incarnation: Incarnation(identity.incarnation),
+            shards: identity.shards,
             cluster: identity.cluster_id,
         }))
     }
@@ -266,9 +310,11 @@ impl IdentityStore for DataDir {
             weir_cluster::Phase::Forming => Phase::Forming,
             weir_cluster::Phase::Formed => Phase::Formed,
         };
-        let format_version = match identity.incarnation {
-            Incarnation::FIRST => self.identity.format_version,
-            _ => FORMAT_VERSION_RETURNED,
+        let is_one_of_several = identity.founders.len() > 1 && identity.founders.contains(&identity.node);
+        let format_version = match (is_one_of_several, identity.incarnation) {
+            (false, _) => FORMAT_VERSION_GROWN,
+            (true, Incarnation::FIRST) => FORMAT_VERSION_FOUNDED,
+            (true, _) => FORMAT_VERSION_RETURNED,
         };
         let stored = Identity {
             format_version,
@@ -276,6 +322,7 @@ impl IdentityStore for DataDir {
             cluster_id: identity.cluster.clone(),
             phase: Some(phase),
             founders: identity.founders.iter().map(|node| node.0).collect(),
+            shards: identity.shards,
             ..self.identity.clone()
         };
         write_identity(&self.path, &stored).map_err(|failure| failure.to_string())
@@ -319,26 +366,45 @@ fn check(directory: &Path, identity: &Identity, config: &Config) -> Result<(), F
 /// Who founded the cluster is settled with its data.
 fn check_founders(directory: &Path, identity: &Identity, config: &Config) -> Result<(), Failure> {
     let (directory, founders) = (directory.display(), identity.founders());
-    let asked: Option<BTreeSet<NodeId>> =
-        config.cluster.as_ref().map(|cluster| cluster.peers.keys().copied().collect());
-    let is_alone = identity.founders.is_empty();
-    match asked {
-        None if is_alone => Ok(()),
-        Some(asked) if asked == founders => Ok(()),
-        Some(_) if is_alone => Err(Failure::Usage(format!(
-            "the data directory {directory} is that of a node that is alone, which cannot become one of several; remove \
-             peers from the configuration, or choose another --data-dir"
-        ))),
-        Some(asked) => Err(Failure::Usage(format!(
-            "the data directory {directory} is of a cluster that was founded by nodes {}, but peers names {}; the ids must \
-             be the same, only addresses may change",
-            listed(founders.iter()),
-            listed(asked.iter())
-        ))),
-        None => Err(Failure::Usage(format!(
-            "the data directory {directory} is of a cluster that was founded by nodes {}; give --node-id, --listen \
-             cluster=ADDRESS and --peers with where these nodes are",
-            listed(founders.iter())
-        ))),
+    let founded_by = || format!("the data directory {directory} is of a cluster that was founded by nodes {}", listed(founders.iter()));
+    let refused = |why: String| Err(Failure::Usage(why));
+    let has_joined = !founders.contains(&identity.node());
+    match &config.cluster {
+        None if identity.is_alone() => Ok(()),
+        None if has_joined || founders.len() == 1 => refused(format!(
+            "{}; give --node-id, --listen cluster=ADDRESS and, if others are there, --join with where one of them is",
+            founded_by()
+        )),
+        None => refused(format!(
+            "{}; give --node-id, --listen cluster=ADDRESS and --peers with where these nodes are",
+            founded_by()
+        )),
+        Some(cluster) if identity.is_alone() && (cluster.peers.len() > 1 || !cluster.join.is_empty()) => {
+            refused(format!(
+                "the data directory {directory} is that of a node that is alone, which cannot become one of others; remove \
+                 peers and join from the configuration, so that others can join it, or choose another --data-dir"
+            ))
+        }
+        Some(cluster) if !cluster.join.is_empty() => Ok(()),
+        Some(cluster) if cluster.peers.is_empty() => match founders.len() {
+            1 => Ok(()),
+            _ => refused(format!("{}; give --peers or --join with where others are", founded_by())),
+        },
+        Some(_) if has_joined => refused(format!(
+            "{}, which node {} joined later; give --join with where one of its nodes is in place of --peers",
+            founded_by(),
+            identity.node()
+        )),
+        Some(cluster) => {
+            let asked: BTreeSet<NodeId> = cluster.peers.keys().copied().collect();
+            match asked == founders {
+                true => Ok(()),
+                false => refused(format!(
+                    "{}, but peers names {}; the ids must be the same, only addresses may change",
+                    founded_by(),
+                    listed(asked.iter())
+                )),
+            }
+        }
     }
 }

@@ -24,6 +24,7 @@ use weir_broker::Broker;
 use weir_cluster::{Drive, NoTransport, Node, NodeOptions, OnFatal, StartError, Transport};
 use weir_log::disk::RealDisk;
 use weir_log::journal::JournalError;
+use weir_model::node::CLUSTER_LISTENER;
 
 pub use data_dir::read_identity;
 
@@ -54,18 +55,19 @@ pub fn run(flags: &ConfigFlags) -> Result<(), Failure> {
 
 async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Result<(), Failure> {
     let mut signals = StopSignals::listen()?;
-    // Besides the data shards there are the one that holds the catalog and the temporary one.
-    let descriptors = Descriptors::claim(data_dir.identity.shards as usize + 2);
     let clock = Arc::new(SystemClock);
     let starting = async {
         let formed = match &config.cluster {
-            Some(cluster) => Some(Formed::form(cluster, data_dir).await?),
+            Some(cluster) => Some(Formed::form(cluster, data_dir, config.shards).await?),
             None => None,
         };
         let transport: Arc<dyn Transport> = match &formed {
             Some(formed) => formed.transport.clone(),
             None => Arc::new(NoTransport),
         };
+        let shards = formed.as_ref().map_or(data_dir.identity.shards, |formed| formed.shards);
+        // Besides the data shards there are the one that holds the catalog and the temporary one.
+        let descriptors = Descriptors::claim(shards as usize + 2);
         let options = node_options(config, data_dir, &descriptors, formed.as_ref())?;
         let broker_options = broker_options(config, data_dir, formed.as_ref());
         let node = Node::start(options, RealDisk::shared(), transport, clock.clone(), Drive::Threads)
@@ -130,6 +132,9 @@ fn node_options(
     if let Some(formed) = formed {
         options.voters = formed.founders.iter().copied().collect();
         options.incarnation = formed.incarnation;
+        options.data_shards = formed.shards;
+        options.can_be_joined = true;
+        options.on_removed = OnFatal::new(stop::for_good);
     }
     options.journal.identity = identity.journal()?;
     options.journal.file_bytes = storage.journal_file_bytes;
@@ -156,6 +161,9 @@ fn broker_options(
         Some(formed) => formed.cluster_id.clone(),
         None => data_dir.identity.cluster_id.clone(),
     };
+    if let Some(formed) = formed {
+        options.advertised.insert(CLUSTER_LISTENER.to_owned(), formed.told.clone());
+    }
     options.connected = formed.map(Formed::connected);
     options.seed = random_seed();
     options

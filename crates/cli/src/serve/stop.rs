@@ -43,3 +43,11 @@ pub fn at_once(reason: &str) {
     let _ = writeln!(std::io::stderr(), "weir: {failure}");
     std::process::exit(failure.status().into());
 }
+
+/// Ends the process at once, because the others will have nothing to do with this node any more. What was acknowledged they
+/// have.
+pub fn for_good(reason: &str) {
+    let failure = Failure::Usage(reason.to_owned());
+    let _ = writeln!(std::io::stderr(), "weir: {failure}");
+    std::process::exit(failure.status().into());
+}

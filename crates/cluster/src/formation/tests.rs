@@ -16,7 +16,8 @@ fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
 
 fn identity(node: u64, phase: Phase, cluster: &str) -> Identity {
     let incarnation = Incarnation::FIRST;
-    Identity { node: NodeId(node), phase, cluster: cluster.into(), founders: nodes(&[1, 2, 3]), incarnation }
+    let founders = nodes(&[1, 2, 3]);
+    Identity { node: NodeId(node), phase, cluster: cluster.into(), founders, incarnation, shards: 8 }
 }
 
 fn empty(node: u64) -> Identity {

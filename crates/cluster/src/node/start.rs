@@ -134,6 +134,8 @@ pub(super) async fn start(
     let mut node = Node {
         id: shared.options.node,
         incarnation: shared.options.incarnation,
+        founders: shared.options.voters.len(),
+        on_removed: shared.options.on_removed.clone(),
         seed: shared.options.seed,
         drive,
         shards: BTreeMap::new(),
@@ -270,8 +272,7 @@ fn open_shard(
         return Err(StartError::MissingVote { directory, shard: id, applied: covered.index });
     }
     // Others may have what is lost here; a replica of theirs must not go on with less than it has said.
-    let is_alone = options.voters == [options.node];
-    let accepts = is_alone && options.journal.accept_loss_from.is_some();
+    let accepts = !options.has_others() && options.journal.accept_loss_from.is_some();
     let dropped = if accepts { recovery.drop_behind_loss(covered) } else { None };
     if let Some(Dropped { from, to, .. }) = dropped {
         tracing::error!(shard = %id, from, to, "entries are lost or follow on lost ones, and are dropped");
@@ -382,7 +383,7 @@ async fn start_shard(
     let snapshots = shard.snapshots();
     let machine_status = Arc::new(MachineStatus::new(checkpoint));
     // Alone a node always leads, and brings its commands to nobody.
-    let (ear, hearing) = (options.voters.len() > 1).then(|| relay::ear(options.node)).unzip();
+    let (ear, hearing) = options.has_others().then(|| relay::ear(options.node)).unzip();
     let machine = StateMachine::new(
         shard,
         Arc::clone(&log),

@@ -76,10 +76,16 @@ pub(crate) fn latest(membership: &Membership, node: NodeId) -> Option<Member> {
 /// The nodes whose replica was lost and whose new one does not have its place yet: either it does not vote, or majorities are
 /// still counted with the lost one among them.
 pub(crate) fn catching_up(membership: &Membership) -> BTreeSet<NodeId> {
-    let learning = learners(membership).into_iter().map(Member::node);
-    let voters = voters(membership);
-    let twice = voters.iter().zip(voters.iter().skip(1)).filter(|(one, next)| one.node() == next.node());
-    learning.chain(twice.map(|(one, _)| one.node())).collect()
+    let all: BTreeSet<Member> = membership.nodes().map(|(id, _)| Member::of(*id)).collect();
+    let voting: BTreeSet<NodeId> = voters(membership).into_iter().map(Member::node).collect();
+    let twice = all.iter().zip(all.iter().skip(1)).filter(|(one, next)| one.node() == next.node());
+    twice.map(|(one, _)| one.node()).filter(|node| voting.contains(node)).collect()
+}
+
+/// The nodes that have a replica which does not vote.
+pub(crate) fn listening(membership: &Membership) -> BTreeSet<NodeId> {
+    let voting: BTreeSet<NodeId> = voters(membership).into_iter().map(Member::node).collect();
+    learners(membership).into_iter().map(Member::node).filter(|node| !voting.contains(node)).collect()
 }
 
 #[cfg(test)]
@@ -130,6 +136,10 @@ mod tests {
         assert_eq!(catching_up(&between), [NodeId(2)].into());
         let after = membership(&[&[(1, 0), (2, 1), (3, 7)]], &[]);
         assert_eq!(catching_up(&after), [].into());
+        // One that joined has nothing to catch up with that counts.
+        let joined = membership(&[&[(1, 0), (2, 1), (3, 7)]], &[(4, 1)]);
+        assert_eq!(catching_up(&joined), [].into());
+        assert_eq!((listening(&joined), listening(&all)), ([NodeId(4)].into(), [].into()));
         assert_eq!(voting_nodes(&Membership::default()), []);
     }
 

@@ -58,7 +58,7 @@ impl Machine {
             let store: &dyn IdentityStore = &*directory;
             let (node, listening_at) = (NodeId(node), &listening);
             let founding =
-                Founding { store, node, peers: &peers, listening: listening_at, seed: node.0, token: node.0 };
+                Founding { store, node, peers: &peers, listening: listening_at, shards: 1, seed: node.0, token: node.0 };
             let make = || format!("lake-{}", made.fetch_add(1, Ordering::SeqCst));
             let identity = form(founding, make).await?;
             let peers: Vec<(u64, String)> =
@@ -311,6 +311,7 @@ fn what_cannot_be_read_or_named_is_an_error() {
             node: NodeId(node),
             peers: &machines[0].peers,
             listening: &listening,
+            shards: 1,
             seed: 0,
             token: 0,
         };

@@ -51,7 +51,7 @@ pub fn transport(
     tls: Option<Arc<PeerTls>>,
 ) -> Arc<TcpTransport> {
     let peers = peers.iter().map(|(node, address)| (NodeId(*node), address.clone())).collect();
-    TcpTransport::new(TcpTransportOptions { identity, peers, tls, seed: 7 })
+    TcpTransport::new(TcpTransportOptions { identity, peers, told: BTreeMap::new(), tls, seed: 7 })
 }
 
 /// Calls that arrived, in their order.

@@ -62,6 +62,7 @@ async fn start(machine: Machine, directory: Directory, peers: BTreeMap<NodeId, S
         node: machine.id,
         peers: &peers,
         listening: &listening,
+        shards: 1,
         seed: machine.id.0,
         token: TOKENS.fetch_add(1, Ordering::SeqCst),
     };

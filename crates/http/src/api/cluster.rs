@@ -35,6 +35,8 @@ struct Shard {
     voters: Vec<u64>,
     /// Those of them that came back without their data and have no vote until they have caught up.
     catching_up: Vec<u64>,
+    /// Nodes that have a replica which does not vote.
+    listening: Vec<u64>,
     /// How far this node is with it.
     applied_index: u64,
 }
@@ -47,6 +49,7 @@ impl From<&ShardInfo> for Shard {
             term: shard.term,
             voters: shard.voters.iter().map(|node| node.0).collect(),
             catching_up: shard.catching_up.iter().map(|node| node.0).collect(),
+            listening: shard.listening.iter().map(|node| node.0).collect(),
             applied_index: shard.applied_index,
         }
     }

@@ -23,6 +23,10 @@ pub(super) struct Listed {
     live: bool,
     /// Whether an operator wants it to lead nothing.
     draining: bool,
+    /// Whether an operator wants it to be of the cluster no more.
+    leaving: bool,
+    /// Shards of which it has a replica that counts or will count.
+    replicas: usize,
     /// Shards that it leads.
     leads: usize,
     zone: Option<String>,
@@ -36,7 +40,12 @@ pub(super) struct Listed {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Alteration {
-    draining: bool,
+    draining: Option<bool>,
+    leaving: Option<bool>,
+}
+
+fn has_replica(shard: &ShardInfo, node: NodeId) -> bool {
+    shard.voters.contains(&node) || shard.listening.contains(&node)
 }
 
 pub(super) fn listed(nodes: &[NodeInfo], shards: &[ShardInfo]) -> Vec<Listed> {
@@ -44,6 +53,8 @@ pub(super) fn listed(nodes: &[NodeInfo], shards: &[ShardInfo]) -> Vec<Listed> {
         id: node.id.0,
         live: node.live,
         draining: node.draining,
+        leaving: node.leaving,
+        replicas: shards.iter().filter(|shard| has_replica(shard, node.id)).count(),
         leads: shards.iter().filter(|shard| shard.leader == Some(node.id)).count(),
         zone: node.zone.clone(),
         version: node.version.clone(),
@@ -65,11 +76,19 @@ pub(super) async fn alter(
     Path(id): Path<u64>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer<Listed> {
-    let Alteration { draining } = body(bytes)?;
+    let Alteration { draining, leaving } = body(bytes)?;
     // One that never said anything is a name that somebody mistyped.
-    front.broker.set_draining(NodeId(id), draining).await?;
+    if let Some(draining) = draining {
+        front.broker.set_draining(NodeId(id), draining).await?;
+    }
+    if let Some(leaving) = leaving {
+        front.broker.set_leaving(NodeId(id), leaving).await?;
+    }
     // What was decided may not be applied here yet.
-    one(&front.broker, id).map(|node| Json(Listed { draining, ..node }))
+    one(&front.broker, id).map(|node| {
+        let (draining, leaving) = (draining.unwrap_or(node.draining), leaving.unwrap_or(node.leaving));
+        Json(Listed { draining, leaving, ..node })
+    })
 }
 
 fn all(broker: &Broker) -> Vec<Listed> {

@@ -1,10 +1,14 @@
 //! What reads bytes of other nodes, given any bytes: for fuzzing. Each function panics if a promise is broken.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use weir_model::{Incarnation, NodeId, ShardId};
 
 use super::frame::{Frame, HEAD_BYTES, Kind, head, take_frame};
-use super::handshake::{Hello, Purpose, Reason, Refusal, Reply, judge, judge_incarnation, take_message};
+use super::handshake::{
+    Hello, Purpose, Reason, Refusal, Reply, WHOEVER_IS_THERE, judge, judge_incarnation, take_message,
+};
 use crate::identity::{Identity, Phase};
 use crate::transport::Line;
 
@@ -85,7 +89,7 @@ fn body_of(message: &Bytes) -> Bytes {
 fn identity(phase: Phase) -> Identity {
     let cluster = if phase == Phase::Empty { String::new() } else { "lake".to_owned() };
     let founders = (1..=3).map(NodeId).collect();
-    Identity { node: NodeId(1), phase, cluster, founders, incarnation: Incarnation::FIRST }
+    Identity { node: NodeId(1), phase, cluster, founders, incarnation: Incarnation::FIRST, shards: 8 }
 }
 
 /// Valid frames, each by itself and two behind each other.
@@ -111,17 +115,24 @@ pub(crate) fn handshake_seeds() -> Vec<Vec<u8>> {
     let returned = Identity { incarnation: Incarnation(3), ..identity(Phase::Formed) };
     let asked =
         Hello { token: 1 << 60, ..Hello::new(&identity(Phase::Empty), NodeId(2), Purpose::Incarnation) };
+    let joins = Hello {
+        token: 7,
+        address: "d.example:9348".to_owned(),
+        ..Hello::new(&identity(Phase::Empty), WHOEVER_IS_THERE, Purpose::Admission)
+    };
+    let peers = BTreeMap::from([(NodeId(2), "b.example:9348".to_owned()), (NodeId(4), "d.example:1".to_owned())]);
     let refusal = Refusal { reason: Reason::OtherNode, words: "this is node 2".to_owned() };
     let messages = [
         hello(Purpose::Shards),
         hello(Purpose::Service),
         hello(Purpose::Formation),
         asked.encode(),
+        joins.encode(),
         Hello::new(&returned, NodeId(2), Purpose::Shards).encode(),
-        Reply::Accept { version: 1, identity: Some(returned) }.encode(),
-        Reply::Accept { version: 1, identity: None }.encode(),
-        Reply::Accept { version: 1, identity: Some(identity(Phase::Empty)) }.encode(),
-        Reply::Accept { version: 1, identity: Some(own.clone()) }.encode(),
+        Reply::Accept { version: 1, identity: Some(returned), peers: BTreeMap::new() }.encode(),
+        Reply::Accept { version: 1, identity: None, peers: BTreeMap::new() }.encode(),
+        Reply::Accept { version: 1, identity: Some(identity(Phase::Empty)), peers: peers.clone() }.encode(),
+        Reply::Accept { version: 1, identity: Some(own.clone()), peers }.encode(),
         Reply::Refuse(refusal).encode(),
     ];
     messages.iter().map(|message| message.to_vec()).collect()

@@ -1,5 +1,6 @@
 //! How a connection begins, from either side: the handshake over a socket, with its deadlines.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub(crate) struct Greeted {
     pub buffer: BytesMut,
     /// The other's identity, if it was asked for.
     pub identity: Option<Identity>,
+    /// Where other nodes are, as the other says.
+    pub peers: BTreeMap<NodeId, String>,
 }
 
 /// Connects to a node and says hello.
@@ -114,7 +117,7 @@ async fn greet(mut socket: Box<dyn Socket>, hello: &Hello) -> Result<Greeted, Co
         Reply::Accept { version, .. } if version < hello.oldest || version > hello.newest => {
             Err(ConnectError::Answer)
         }
-        Reply::Accept { identity, .. } => Ok(Greeted { socket, buffer, identity }),
+        Reply::Accept { identity, peers, .. } => Ok(Greeted { socket, buffer, identity, peers }),
     }
 }
 
@@ -142,6 +145,8 @@ pub(crate) struct Verdict {
     pub version: Result<u16, Refusal>,
     /// What was asked for, where the answer is all there is.
     pub identity: Option<Identity>,
+    /// Where other nodes are, for one that asks.
+    pub peers: BTreeMap<NodeId, String>,
 }
 
 impl Verdict {
@@ -149,11 +154,15 @@ impl Verdict {
     pub(crate) fn of(hello: &Hello, own: &Identity, is_known: bool) -> Verdict {
         let version = judge(hello, own, is_known);
         let is_asked = hello.purpose == Purpose::Formation && version.is_ok();
-        Verdict { version, identity: is_asked.then(|| own.clone()) }
+        Verdict { version, identity: is_asked.then(|| own.clone()), peers: BTreeMap::new() }
     }
 
     pub(crate) fn refused(reason: Reason, words: String) -> Verdict {
-        Verdict { version: Err(Refusal { reason, words }), identity: None }
+        Verdict::refuse(Refusal { reason, words })
+    }
+
+    pub(crate) fn refuse(refusal: Refusal) -> Verdict {
+        Verdict { version: Err(refusal), identity: None, peers: BTreeMap::new() }
     }
 }
 
@@ -175,15 +184,15 @@ where
             return Ok(None);
         };
         let hello = Hello::decode(body)?;
-        let Verdict { version, identity } = judge(hello.clone()).await;
+        let Verdict { version, identity, peers } = judge(hello.clone()).await;
         let reply = match &version {
-            Ok(version) => Reply::Accept { version: *version, identity },
+            Ok(version) => Reply::Accept { version: *version, identity, peers },
             Err(refusal) => Reply::Refuse(refusal.clone()),
         };
         socket.write_all(&reply.encode()).await?;
         socket.flush().await?;
         match version {
-            Ok(_) if matches!(hello.purpose, Purpose::Formation | Purpose::Incarnation) => {
+            Ok(_) if !hello.purpose.goes_on() => {
                 socket.shutdown().await?;
                 Ok(None)
             }

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //! message = magic "weirpeer", length u32 of the body, crc u32 (CRC-32C of the body), body
-//! hello   = oldest u16, newest u16, purpose u8 (1 shards, 2 service, 3 formation, 4 incarnation),
-//!           from u64, to u64, cluster string, and if one of these is not 0:
-//!           incarnation u32, incarnation of the other u32, token u64
-//! reply   = 0 u8, version u16, flag u8, identity if the flag is 1 (see `identity.rs`)
+//! hello   = oldest u16, newest u16, purpose u8 (1 shards, 2 service, 3 formation, 4 incarnation, 5 admission),
+//!           from u64, to u64 (0 whoever is there), cluster string, and if one of these is not 0 or empty:
+//!           incarnation u32, incarnation of the other u32, token u64, and the same with
+//!           address string
+//! reply   = 0 u8, version u16, flags u8 (1 identity, 2 peers), identity if there is one (see `identity.rs`),
+//!           peers (count u32, (node u64, address string)*) if there are any
 //!         | 1 u8, reason u8, words string
 //! ```
 //!
 //! The one that connects says hello, the other replies. Integers are little-endian. The layout of both stays what it is
 //! in every version, so that nodes of any two can tell each other what they speak; what a later one adds stands behind.
+
+use std::collections::BTreeMap;
 
 use bytes::{Buf, Bytes, BytesMut};
 use weir_model::wire::{DecodeError, Reader, Writer};
@@ -24,13 +28,29 @@ pub(crate) const VERSION_OLDEST: u16 = 1;
 /// The newest.
 pub(crate) const VERSION_NEWEST: u16 = 1;
 
+const HAS_IDENTITY: u8 = 1;
+const HAS_PEERS: u8 = 2;
+
+/// A node and an address without a byte.
+const PEER_BYTES_MIN: usize = 12;
+
 const MAGIC: &[u8; 8] = b"weirpeer";
 
 /// Bytes in front of a body.
 const HEAD_BYTES: usize = 16;
 
-/// Longest body, in bytes: an identity with as many founders as there may be takes some 600.
-pub(crate) const BODY_BYTES_MAX: usize = 2048;
+/// Longest body, in bytes: an identity with as many founders as there may be takes some 600, and peers
+/// [`PEERS_BYTES_MAX`].
+pub(crate) const BODY_BYTES_MAX: usize = PEERS_BYTES_MAX + 2048;
+
+/// Most bytes that a reply takes to say where other nodes are. Beyond that it names only some; they know the others.
+pub(crate) const PEERS_BYTES_MAX: usize = 16 << 10;
+
+/// Longest address of a node, in bytes: a name of 253 and a port.
+pub(crate) const ADDRESS_BYTES_MAX: usize = 260;
+
+/// Whom one means that knows an address, and not whose it is.
+pub(crate) const WHOEVER_IS_THERE: NodeId = NodeId(0);
 
 /// Longest words that a refusal is given, in bytes.
 const WORDS_BYTES_MAX: usize = 512;
@@ -42,10 +62,19 @@ pub(crate) enum Purpose {
     Shards = 1,
     /// Calls to the service.
     Service = 2,
-    /// Asks who the other is; the reply is all there is.
+    /// Asks who the other is and where its peers are; the reply is all there is.
     Formation = 3,
     /// Asks what a member that lost its data is from here on; the reply is all there is.
     Incarnation = 4,
+    /// Asks to be taken into the cluster; the reply is all there is.
+    Admission = 5,
+}
+
+impl Purpose {
+    /// Whether anything follows on the handshake.
+    pub(crate) fn goes_on(self) -> bool {
+        matches!(self, Purpose::Shards | Purpose::Service)
+    }
 }
 
 /// What the one that connects says.
@@ -63,16 +92,18 @@ pub(crate) struct Hello {
     pub incarnation: Incarnation,
     /// The one that counts of the other, as far as this one knows.
     pub to_incarnation: Incarnation,
-    /// With [`Purpose::Incarnation`]: what tells the process that asks from all others.
+    /// With [`Purpose::Incarnation`] and [`Purpose::Admission`]: what tells the process that asks from all others.
     pub token: u64,
+    /// With [`Purpose::Admission`]: where the others are to reach the node, as `host:port`.
+    pub address: String,
 }
 
 /// What the other says to that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It goes on by this version. The identity is the answer to [`Purpose::Formation`]; to [`Purpose::Incarnation`] it is
-    /// that of the one who asks.
-    Accept { version: u16, identity: Option<Identity> },
+    /// It goes on by this version. The identity is the answer to [`Purpose::Formation`], with where other nodes are; to
+    /// [`Purpose::Incarnation`] and [`Purpose::Admission`] it is that of the one who asks.
+    Accept { version: u16, identity: Option<Identity>, peers: BTreeMap<NodeId, String> },
     /// The connection ends here.
     Refuse(Refusal),
 }
@@ -96,6 +127,10 @@ pub(crate) enum Reason {
     Replaced,
     /// It cannot be told which incarnation the other is.
     NoIncarnation,
+    /// The one that was asked is not what is meant, but what was replaced.
+    Outdated,
+    /// The other cannot be taken in.
+    NotAdmitted,
     /// One that a later version has.
     Other(u8),
 }
@@ -164,6 +199,7 @@ impl Hello {
             incarnation: from.incarnation,
             to_incarnation: Incarnation::FIRST,
             token: 0,
+            address: String::new(),
         }
     }
 
@@ -175,11 +211,14 @@ impl Hello {
         out.u64(self.from.0);
         out.u64(self.to.0);
         out.str(&self.cluster);
-        if (self.incarnation, self.to_incarnation, self.token) != (Incarnation::FIRST, Incarnation::FIRST, 0)
-        {
+        let is_first = (self.incarnation, self.to_incarnation) == (Incarnation::FIRST, Incarnation::FIRST);
+        if !is_first || self.token != 0 || !self.address.is_empty() {
             out.u32(self.incarnation.0);
             out.u32(self.to_incarnation.0);
             out.u64(self.token);
+        }
+        if !self.address.is_empty() {
+            out.str(&self.address);
         }
         message(&out.finish())
     }
@@ -192,6 +231,7 @@ impl Hello {
             2 => Purpose::Service,
             3 => Purpose::Formation,
             4 => Purpose::Incarnation,
+            5 => Purpose::Admission,
             _ => return Err(r.error("its purpose is not known").into()),
         };
         let (from, to) = (NodeId(r.u64()?), NodeId(r.u64()?));
@@ -203,7 +243,11 @@ impl Hello {
         if r.remaining() > 0 {
             (incarnation, to_incarnation, token) = (Incarnation(r.u32()?), Incarnation(r.u32()?), r.u64()?);
         }
-        Ok(Hello { oldest, newest, purpose, from, to, cluster, incarnation, to_incarnation, token })
+        let address = if r.remaining() > 0 { r.str()? } else { String::new() };
+        if address.len() > ADDRESS_BYTES_MAX {
+            return Err(r.error("the address is too long").into());
+        }
+        Ok(Hello { oldest, newest, purpose, from, to, cluster, incarnation, to_incarnation, token, address })
     }
 }
 
@@ -211,12 +255,26 @@ impl Reply {
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = Writer::new();
         match self {
-            Reply::Accept { version, identity } => {
+            Reply::Accept { version, identity, peers } => {
                 out.u8(0);
                 out.raw(&version.to_le_bytes());
-                out.u8(u8::from(identity.is_some()));
+                let has_peers = if peers.is_empty() { 0 } else { HAS_PEERS };
+                out.u8(u8::from(identity.is_some()) * HAS_IDENTITY | has_peers);
                 if let Some(identity) = identity {
                     identity.encode(&mut out);
+                }
+                if !peers.is_empty() {
+                    let mut room = PEERS_BYTES_MAX;
+                    let fits = |(_, address): &(&NodeId, &String)| {
+                        let left = room.checked_sub(PEER_BYTES_MIN + address.len());
+                        room = left.unwrap_or_default();
+                        left.is_some()
+                    };
+                    let peers: Vec<(&NodeId, &String)> = peers.iter().take_while(fits).collect();
+                    out.list(&peers, |out, (node, address)| {
+                        out.u64(node.0);
+                        out.str(address);
+                    });
                 }
             }
             Reply::Refuse(refusal) => {
@@ -233,8 +291,21 @@ impl Reply {
         match r.u8()? {
             0 => {
                 let version = read_u16(&mut r)?;
-                let identity = if r.bool()? { Some(Identity::decode(&mut r)?) } else { None };
-                Ok(Reply::Accept { version, identity })
+                let flags = r.u8()?;
+                if flags & !(HAS_IDENTITY | HAS_PEERS) != 0 {
+                    return Err(r.error("it has flags that are not known").into());
+                }
+                let identity = if flags & HAS_IDENTITY != 0 { Some(Identity::decode(&mut r)?) } else { None };
+                let peers = if flags & HAS_PEERS != 0 {
+                    r.list(PEER_BYTES_MIN, |r| Ok((NodeId(r.u64()?), r.str()?)))?
+                } else {
+                    Vec::new()
+                };
+                let bytes: usize = peers.iter().map(|(_, address)| PEER_BYTES_MIN + address.len()).sum();
+                if bytes > PEERS_BYTES_MAX {
+                    return Err(r.error("it names too many peers").into());
+                }
+                Ok(Reply::Accept { version, identity, peers: peers.into_iter().collect() })
             }
             1 => {
                 let reason = Reason::from_code(r.u8()?);
@@ -256,6 +327,8 @@ impl Reason {
             Reason::NotFormed => 5,
             Reason::Replaced => 6,
             Reason::NoIncarnation => 7,
+            Reason::Outdated => 8,
+            Reason::NotAdmitted => 9,
             Reason::Other(code) => code,
         }
     }
@@ -269,6 +342,8 @@ impl Reason {
             5 => Reason::NotFormed,
             6 => Reason::Replaced,
             7 => Reason::NoIncarnation,
+            8 => Reason::Outdated,
+            9 => Reason::NotAdmitted,
             other => Reason::Other(other),
         }
     }
@@ -293,7 +368,13 @@ pub(crate) fn judge(hello: &Hello, own: &Identity, is_known: bool) -> Result<u16
             ),
         );
     }
-    if hello.to != node || from == node {
+    let asks = matches!(hello.purpose, Purpose::Formation | Purpose::Admission);
+    let means_whoever = asks && hello.to == WHOEVER_IS_THERE;
+    if means_whoever && from == node {
+        let words = format!("this is node {node}, and every node has a number of its own; look at --node-id");
+        return refuse(Reason::OtherNode, words);
+    }
+    if !means_whoever && (hello.to != node || from == node) {
         let words = format!("this is node {node}, and node {from} meant node {}; look at --peers", hello.to);
         return refuse(Reason::OtherNode, words);
     }
@@ -304,18 +385,19 @@ pub(crate) fn judge(hello: &Hello, own: &Identity, is_known: bool) -> Result<u16
     if own.phase != Phase::Formed {
         return refuse(Reason::NotFormed, format!("node {node} is still forming its cluster"));
     }
-    // One that asks which incarnation it is does not know the cluster any more.
-    if hello.cluster != own.cluster && !(hello.purpose == Purpose::Incarnation && hello.cluster.is_empty()) {
+    // One that asks which incarnation it is does not know the cluster any more, and one that joins not yet.
+    let may_not_know = matches!(hello.purpose, Purpose::Incarnation | Purpose::Admission);
+    if hello.cluster != own.cluster && !(may_not_know && hello.cluster.is_empty()) {
         let words =
             format!("node {from} is of the cluster {}, and node {node} of {}", hello.cluster, own.cluster);
         return refuse(Reason::OtherCluster, words);
     }
-    if !is_known {
+    if !is_known && hello.purpose != Purpose::Admission {
         return refuse(Reason::UnknownNode, format!("node {from} is not among the peers of node {node}"));
     }
     if hello.to_incarnation > own.incarnation {
         let words = replaced(node, own.incarnation, hello.to_incarnation);
-        return refuse(Reason::Replaced, words);
+        return refuse(Reason::Outdated, words);
     }
     Ok(version)
 }
@@ -329,6 +411,15 @@ pub(crate) fn judge_incarnation(hello: &Hello, counts: Incarnation) -> Result<()
         }
         false => Ok(()),
     }
+}
+
+/// Refuses a node that was removed from the cluster.
+pub(crate) fn removed(node: NodeId) -> Refusal {
+    let words = format!(
+        "node {node} was removed from the cluster: this data directory of it is of no use any more. To join again it needs \
+         an empty one"
+    );
+    Refusal { reason: Reason::Replaced, words }
 }
 
 fn replaced(node: NodeId, incarnation: Incarnation, by: Incarnation) -> String {

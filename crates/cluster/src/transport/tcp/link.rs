@@ -17,7 +17,7 @@ use weir_model::NodeId;
 use super::Shared;
 use super::calls::Calls;
 use super::greeting::{ConnectError, Greeted, connect};
-use super::handshake::{Hello, Purpose};
+use super::handshake::{Hello, Purpose, Reason, Refusal};
 use super::told::Told;
 use super::wire::FrameReader;
 use crate::transport::{Line, TransportError};
@@ -133,6 +133,11 @@ async fn run(link: Arc<Link>, shared: Arc<Shared>) {
             Err(error) => {
                 link.set(None, TransportError::Unreachable(to));
                 let why = error.to_string();
+                if let ConnectError::Refused(Refusal { reason: Reason::Replaced, words }) = &error
+                    && let Some(node) = shared.node()
+                {
+                    node.is_of_no_use(words);
+                }
                 if told.is_new((), &why) {
                     tracing::warn!(node = %to, address = link.address, ?purpose, why, "a node cannot be reached");
                 }

@@ -13,7 +13,7 @@ use weir_socket::{Listener, Stream};
 
 use super::answers::{CallHandler, answer_calls};
 use super::greeting::{Verdict, receive};
-use super::handshake::{Hello, Purpose, Reason, judge_incarnation};
+use super::handshake::{Hello, Purpose, Reason, judge_incarnation, removed};
 use super::tls::PeerTls;
 use super::wire::FrameReader;
 use super::{Shared, TcpTransport};
@@ -62,8 +62,13 @@ impl TcpListening {
     ) {
         // It was told to nobody before, and there is one node to a transport.
         let _ = transport.shared.node.set(Arc::downgrade(&node));
+        let following = transport.follow_catalog(Arc::downgrade(&node));
         let handler: CallHandler = Arc::new(move |from, line, request| node.handle_call(from, line, request));
-        self.serve_calls(handler, transport, stop).await;
+        let serving = self.serve_calls(handler, Arc::clone(&transport), stop);
+        tokio::select! {
+            () = serving => {}
+            () = following => {}
+        }
     }
 
     /// Like [`TcpListening::serve`], for whatever answers calls.
@@ -117,15 +122,15 @@ impl TcpListening {
 async fn serve_connection(mut stream: Stream, peer: SocketAddr, shared: Arc<Shared>, handler: CallHandler) {
     let judging = Arc::clone(&shared);
     let judge = |hello: Hello| async move { judge(&judging, &hello).await };
-    let received = receive(&mut stream, peer, judge, &shared.told).await;
+    let received = receive(&mut stream, peer, judge, &shared.logged).await;
     let Some((hello, buffer)) = received else { return };
     let (from, purpose) = (hello.from, hello.purpose);
     let Some(mut incoming) = shared.register(from, purpose) else { return };
-    shared.told.lock().forget(&(peer.ip(), Some(from)));
+    shared.logged.lock().forget(&(peer.ip(), Some(from)));
     let line_is_right: fn(Line) -> bool = match purpose {
         Purpose::Shards => |line| matches!(line, Line::Shard(_)),
         Purpose::Service => |line| line == Line::Service,
-        Purpose::Formation | Purpose::Incarnation => return,
+        Purpose::Formation | Purpose::Incarnation | Purpose::Admission => return,
     };
     let live = (purpose == Purpose::Shards).then(|| shared.liveness.enter(from));
     let (reader, writer) = tokio::io::split(stream);
@@ -141,33 +146,33 @@ async fn serve_connection(mut stream: Stream, peer: SocketAddr, shared: Arc<Shar
 /// How a node that serves answers another.
 async fn judge(shared: &Shared, hello: &Hello) -> Verdict {
     let own = &shared.identity;
+    if shared.is_removed(hello) {
+        return Verdict::refuse(removed(hello.from));
+    }
     let verdict = Verdict::of(hello, own, shared.is_peer(hello.from));
     if verdict.version.is_err() {
         return verdict;
     }
-    match hello.purpose {
-        Purpose::Formation => verdict,
+    let given = match hello.purpose {
+        Purpose::Formation => return Verdict { peers: shared.addresses(), ..verdict },
         Purpose::Shards | Purpose::Service => {
-            match judge_incarnation(hello, shared.incarnation_of(hello.from)) {
-                Ok(()) => verdict,
-                Err(refusal) => Verdict { version: Err(refusal), identity: None },
-            }
+            let counts = judge_incarnation(hello, shared.incarnation_of(hello.from));
+            return counts.map_or_else(Verdict::refuse, |()| verdict);
         }
-        Purpose::Incarnation => {
-            let Some(node) = shared.node() else {
-                return Verdict::refused(
-                    Reason::NoIncarnation,
-                    format!("node {} does not serve yet", own.node),
-                );
-            };
-            match node.give_incarnation(hello.from, hello.token).await {
-                Ok(incarnation) => {
-                    let identity =
-                        Identity { node: hello.from, phase: Phase::Formed, incarnation, ..own.clone() };
-                    Verdict { version: verdict.version, identity: Some(identity) }
-                }
-                Err(why) => Verdict::refused(Reason::NoIncarnation, why),
+        Purpose::Incarnation | Purpose::Admission => match shared.node() {
+            None => Err(format!("node {} does not serve yet", own.node)),
+            Some(node) if hello.purpose == Purpose::Admission => {
+                node.admit(hello.from, &hello.address, hello.token).await
             }
+            Some(node) => node.give_incarnation(hello.from, hello.token).await,
+        },
+    };
+    match given {
+        Ok(incarnation) => {
+            let identity = Identity { node: hello.from, phase: Phase::Formed, incarnation, ..own.clone() };
+            Verdict { identity: Some(identity), ..verdict }
         }
+        Err(why) if hello.purpose == Purpose::Admission => Verdict::refused(Reason::NotAdmitted, why),
+        Err(why) => Verdict::refused(Reason::NoIncarnation, why),
     }
 }

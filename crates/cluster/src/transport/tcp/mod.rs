@@ -29,10 +29,12 @@ mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
+use weir_model::node::CLUSTER_LISTENER;
 use weir_model::{Incarnation, NodeId};
 
 pub use answers::CallHandler;
@@ -46,6 +48,9 @@ use handshake::Purpose;
 use link::Link;
 use liveness::Liveness;
 
+/// How often it is looked whether the catalog names other nodes, or other addresses.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+
 /// What a [`TcpTransport`] needs to know.
 #[derive(Clone, Debug)]
 pub struct TcpTransportOptions {
@@ -54,6 +59,8 @@ pub struct TcpTransportOptions {
     /// Where the other nodes are, as `host:port`; names are looked up at every connect. The node itself may be among
     /// them, and is not connected to.
     pub peers: BTreeMap<NodeId, String>,
+    /// Where others were said to be. What they say of themselves counts more.
+    pub told: BTreeMap<NodeId, String>,
     /// Without it, whoever reaches the ports can say that he is a node.
     pub tls: Option<Arc<PeerTls>>,
     /// What the random part of pauses between tries is drawn from.
@@ -71,7 +78,10 @@ pub(crate) struct Shared {
     tls: Option<Arc<PeerTls>>,
     seed: u64,
     liveness: Arc<Liveness>,
-    told: greeting::ToldPeers,
+    logged: greeting::ToldPeers,
+    /// Where the operator says that peers are, and where others were said to be.
+    given: BTreeMap<NodeId, String>,
+    told: BTreeMap<NodeId, String>,
     peers: Mutex<Peers>,
     /// Who is served, once that is so.
     node: OnceLock<Weak<Node>>,
@@ -91,13 +101,16 @@ struct Peers {
 impl TcpTransport {
     /// Connects to nobody yet: to a peer with the first call to it, and to all once the listener serves.
     pub fn new(options: TcpTransportOptions) -> Arc<TcpTransport> {
-        let TcpTransportOptions { identity, peers, tls, seed } = options;
+        let TcpTransportOptions { identity, peers: given, told, tls, seed } = options;
+        let peers = all_peers(&told, BTreeMap::new(), &given);
         let shared = Shared {
             identity,
             tls,
             seed,
             liveness: Liveness::new(),
-            told: Mutex::default(),
+            logged: Mutex::default(),
+            given,
+            told,
             peers: Mutex::default(),
             node: OnceLock::new(),
         };
@@ -124,6 +137,27 @@ impl TcpTransport {
         let are_kept = self.shared.peers.lock().are_kept;
         if are_kept {
             self.keep_connections();
+        }
+    }
+
+    /// Keeps the peers those that the catalog has, for as long as the node is there.
+    pub(crate) async fn follow_catalog(&self, node: Weak<Node>) {
+        let mut known = self.shared.peers.lock().addresses.clone();
+        loop {
+            let Some(node) = node.upgrade() else { return std::future::pending().await };
+            let nodes = node.registry();
+            drop(node);
+            let registered = nodes.iter().filter_map(|node| {
+                let address = node.meta.advertised.get(CLUSTER_LISTENER)?;
+                Some((node.meta.id, address.to_string()))
+            });
+            let mut peers = all_peers(&self.shared.told, registered.collect(), &self.shared.given);
+            peers.retain(|node, _| *node != self.shared.identity.node && !nodes.is_removed(*node));
+            if peers != known {
+                self.set_peers(peers.clone());
+                known = peers;
+            }
+            tokio::time::sleep(FOLLOW_EVERY).await;
         }
     }
 
@@ -155,6 +189,19 @@ impl TcpTransport {
     }
 }
 
+/// Of several places where a node may be, what it says itself counts more than what others once said of it, and what the
+/// operator says most.
+fn all_peers(
+    told: &BTreeMap<NodeId, String>,
+    registered: BTreeMap<NodeId, String>,
+    given: &BTreeMap<NodeId, String>,
+) -> BTreeMap<NodeId, String> {
+    let mut peers = told.clone();
+    peers.extend(registered);
+    peers.extend(given.clone());
+    peers
+}
+
 impl Transport for TcpTransport {
     fn call(&self, to: NodeId, line: Line, request: Vec<Bytes>) -> TransportFuture<'_> {
         let purpose = match line {
@@ -182,6 +229,19 @@ impl Drop for TcpTransport {
 }
 
 impl Shared {
+    /// Where nodes are, for one that asks: this one as well, if the others are told.
+    fn addresses(&self) -> BTreeMap<NodeId, String> {
+        let mut addresses = self.peers.lock().addresses.clone();
+        let own = self.identity.node;
+        let said = self.node().and_then(|node| {
+            Some(node.registry().node(own)?.meta.advertised.get(CLUSTER_LISTENER)?.to_string())
+        });
+        if let Some(said) = said.or_else(|| self.given.get(&own).cloned()) {
+            addresses.insert(own, said);
+        }
+        addresses
+    }
+
     fn is_peer(&self, node: NodeId) -> bool {
         self.peers.lock().addresses.contains_key(&node)
     }
@@ -193,6 +253,16 @@ impl Shared {
     /// Which incarnation of a node counts, as far as is known here.
     fn incarnation_of(&self, node: NodeId) -> Incarnation {
         self.node().map_or(Incarnation::FIRST, |own| own.incarnation_of(node))
+    }
+
+    /// Whether one says hello that was of this cluster and is no more.
+    fn is_removed(&self, hello: &handshake::Hello) -> bool {
+        let is_ours = hello.purpose.goes_on() && hello.cluster == self.identity.cluster;
+        is_ours
+            && self.node().is_some_and(|node| {
+                let nodes = node.registry();
+                nodes.is_removed(hello.from) && hello.incarnation < nodes.incarnation(hello.from)
+            })
     }
 
     /// Notes a connection that another node made. One that it made before for the same has been given up by it, and ends.

@@ -1,6 +1,6 @@
 //! Frames and handshakes byte by byte, and connections over pipes by a clock that only moves when all wait.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn frame(kind: Kind, call: u64, line: Line, payload: &[u8]) -> Vec<u8> {
 fn identity(node: u64, phase: Phase, cluster: &str) -> Identity {
     let founders = (1..=3).map(NodeId).collect();
     let incarnation = Incarnation::FIRST;
-    Identity { node: NodeId(node), phase, cluster: cluster.to_owned(), founders, incarnation }
+    Identity { node: NodeId(node), phase, cluster: cluster.to_owned(), founders, incarnation, shards: 8 }
 }
 
 proptest! {
@@ -113,12 +113,17 @@ fn what_was_said_before_there_were_incarnations_is_read_as_that_of_the_first() {
     let before = b"\x01\0\x01\0\x01\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x04\0\0\0lake";
     assert_eq!(Hello::decode(Bytes::from_static(before)), Ok(hello.clone()));
     assert_eq!(hello.encode()[16..], before[..]);
-    let mut reply = Reply::Accept { version: 1, identity: Some(identity(2, Phase::Formed, "lake")) }.encode()
-        [16..]
-        .to_vec();
-    reply.truncate(reply.len() - 4);
-    let expected = Reply::Accept { version: 1, identity: Some(identity(2, Phase::Formed, "lake")) };
-    assert_eq!(Reply::decode(reply.into()), Ok(expected));
+    let expected = Reply::Accept {
+        version: 1,
+        identity: Some(Identity { shards: 0, ..identity(2, Phase::Formed, "lake") }),
+        peers: BTreeMap::new(),
+    };
+    // Without the shards, and without the incarnation.
+    for missing in [4, 8] {
+        let mut reply = expected.encode()[16..].to_vec();
+        reply.truncate(reply.len() - missing);
+        assert_eq!(Reply::decode(reply.into()), Ok(expected.clone()));
+    }
 }
 
 #[test]
@@ -128,7 +133,7 @@ fn an_incarnation_that_was_replaced_is_refused_by_whoever_knows() {
     let known = |to_incarnation| Hello { to_incarnation: Incarnation(to_incarnation), ..hello.clone() };
     assert_eq!(judge(&known(1), &own, true), Ok(1));
     let refusal = judge(&known(2), &own, true).unwrap_err();
-    assert_eq!(refusal.reason, Reason::Replaced);
+    assert_eq!(refusal.reason, Reason::Outdated);
     assert!(
         refusal.words.contains("node 2 is that of its incarnation 1, which was replaced by incarnation 2"),
         "{refusal:?}"
@@ -165,10 +170,10 @@ fn hellos_and_replies_come_out_as_they_went_in() {
     }
     let refusal = |code| Refusal { reason: Reason::Other(code), words: "no".into() };
     let replies = [
-        Reply::Accept { version: 3, identity: None },
-        Reply::Accept { version: 1, identity: Some(identity(9, Phase::Empty, "")) },
-        Reply::Accept { version: 1, identity: Some(member) },
-        Reply::Accept { version: 1, identity: Some(returned(2, 7)) },
+        Reply::Accept { version: 3, identity: None, peers: BTreeMap::new() },
+        Reply::Accept { version: 1, identity: Some(identity(9, Phase::Empty, "")), peers: BTreeMap::new() },
+        Reply::Accept { version: 1, identity: Some(member), peers: BTreeMap::new() },
+        Reply::Accept { version: 1, identity: Some(returned(2, 7)), peers: BTreeMap::new() },
         Reply::Refuse(Refusal { reason: Reason::Replaced, words: "it was replaced".into() }),
         Reply::Refuse(Refusal { reason: Reason::NoIncarnation, words: "not now".into() }),
         Reply::Refuse(Refusal { reason: Reason::OtherCluster, words: "another".into() }),
