@@ -20,6 +20,7 @@ from chaotic.shapes import FAKE, agrees
 # Until each was done, and then some, by chance.
 SECONDS_MAX, SECONDS_MORE = 60.0, 5.0
 LASTS_SECONDS = 0.3
+ASKED_OF_A_BROKER = {"drain", "replace-node"}
 
 
 def has_majority(cluster: Cluster) -> bool:
@@ -35,7 +36,7 @@ def rehearse(count: int, place: Path) -> list[str]:
     """What was wrong."""
     wrong: list[str] = []
     # What is asked of a broker itself cannot be rehearsed with nodes that are none.
-    kinds = [replace(kind, seconds_max=LASTS_SECONDS) for kind in nemesis.chosen(None, count) if kind.name != "drain"]
+    kinds = [replace(kind, seconds_max=LASTS_SECONDS) for kind in nemesis.chosen(None, count) if kind.name not in ASKED_OF_A_BROKER]
     cluster = Cluster(place, count, binary=FAKE, listeners=("cluster", "http"))
     timeline = nemesis.Timeline(place / "timeline", False)
     ground = faults.Ground(cluster, place, nemesis.dice_for(count), timeline.say)

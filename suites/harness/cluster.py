@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,6 +85,8 @@ class Node(Broker):
         self.binary = binary
         self.settings = settings
         self.peers: dict[int, str] = {}
+        # Where nodes are of a cluster that it joins when it starts next.
+        self.seeds: list[str] = []
         self.under: list[str] = []
         # Always, as a clock that can be set.
         self.wrapping: list[str] = []
@@ -96,10 +99,21 @@ class Node(Broker):
     def begin(self) -> None:
         flags = [f"--{name}={value}" for name, value in self.settings.items()]
         command = [str(self.binary), "serve", "--node-id", str(self.number), *flags]
-        if self.peers:
+        if self.seeds:
+            command += ["--join", ",".join(self.seeds)]
+        elif self.peers:
             command += ["--peers", ",".join(f"{peer}={address}" for peer, address in sorted(self.peers.items()))]
         self.command = [*self.under, *self.wrapping, *command]
         super().begin()
+
+    @contextmanager
+    def joining(self, seeds: list[str]):
+        """Within it a start is that of a node that joins a cluster."""
+        self.seeds = seeds
+        try:
+            yield
+        finally:
+            self.seeds = []
 
     def port(self, protocol: str) -> int:
         return int(self.addresses[protocol].rsplit(":", 1)[1])

@@ -38,6 +38,7 @@ KINDS = (
     Kind("kill-all", processes.kill_all, 2, nodes_min=1, alone=True, seconds_max=3),
     Kind("kill-while-starting", processes.kill_while_starting, 2, nodes_min=1),
     Kind("lose-directory", processes.lose_directory, 2),
+    Kind("replace-node", processes.replace_node, 2),
     Kind("stop-node", processes.stop_node, 2, nodes_min=1),
     Kind("rolling-restart", processes.rolling_restart, 1, nodes_min=1, alone=True, seconds_max=1),
     Kind("pause-node", processes.pause_node, 2, nodes_min=1, seconds_max=15),

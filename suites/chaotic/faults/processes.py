@@ -86,6 +86,57 @@ def lose_directory(ground: Ground) -> Active | None:
     return Active("kill", (number,), f"killed node {number} and took its directory away", undo, frozenset([number]))
 
 
+def replace_node(ground: Ground) -> Active | None:
+    """A node is taken out of the cluster for good; another one of its number joins later, with nothing."""
+    number = ground.one()
+    if number is None:
+        return None
+    node, cluster = ground.node(number), ground.cluster
+    began = time.monotonic()
+
+    def others() -> list[int]:
+        return [other for other in cluster.serving() if other != number]
+
+    def is_listed() -> bool:
+        statuses = [said for other in others() if (said := cluster.nodes[other].status()) is not None]
+        return not statuses or any(number in status.nodes for status in statuses)
+
+    def until(is_so, words: str) -> None:
+        while not is_so():
+            if time.monotonic() - began > 2 * RESTART_SECONDS:
+                raise BrokerFailed(f"{words} after {2 * RESTART_SECONDS:.0f} s")
+            time.sleep(0.1)
+
+    def is_told() -> bool:
+        told = cluster.verb("node", "remove", str(number), "--yes", "--no-wait", server=ground.dice.choice(others()))
+        return told.returncode == 0
+
+    until(is_told, f"nobody takes it that node {number} is to leave")
+    until(lambda: not is_listed(), f"node {number} is to leave, and is not gone")
+    until(lambda: not node.running(), f"node {number} was removed, and runs still")
+    ground.say(f"node {number} has left after {time.monotonic() - began:.2f} s")
+    node.kill()
+    shutil.rmtree(node.data_dir)
+
+    def votes_everywhere() -> bool:
+        statuses = cluster.statuses().values()
+        return bool(statuses) and all(number in shard.voters for said in statuses for shard in said.shards.values())
+
+    def undo() -> None:
+        nonlocal began
+        began = time.monotonic()
+        seeds = [address for peer, address in node.peers.items() if peer != number]
+        with node.joining(seeds):
+            start(ground, (number,))
+        until(votes_everywhere, f"node {number} has joined, and has not all votes")
+        ground.say(f"node {number} has joined and votes everywhere after {time.monotonic() - began:.2f} s")
+        # From here on it reaches the others as before, by what can be cut.
+        node.stop()
+        start(ground, (number,))
+
+    return Active("kill", (number,), f"took node {number} out of the cluster", undo, frozenset([number]))
+
+
 def stop_node(ground: Ground) -> Active | None:
     number = ground.one()
     if number is None:

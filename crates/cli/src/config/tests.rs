@@ -228,11 +228,44 @@ fn protocols_are_served_or_refused_by_name() {
         refused(&[("listen", "127.0.0.1:9092")]),
         "listen '127.0.0.1:9092': write it as PROTOCOL=ADDRESS, as in kafka=127.0.0.1:9092"
     );
-    assert_eq!(
-        refused(&[("join", "10.0.0.1:9348")]),
-        "join (flag --join) is not served by this version, whose clusters stay with the nodes that founded them; remove \
-         it, or name these nodes with --peers"
-    );
+}
+
+#[test]
+fn a_cluster_is_founded_or_joined() {
+    let joins = [("peers", "-"), ("join", "10.0.0.1:9348,[::1]:9348")];
+    let cluster = taken_but(&joins).cluster.expect("others");
+    assert_eq!(cluster.join.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.1:9348", "[::1]:9348"]);
+    assert!(cluster.peers.is_empty() && cluster.told.is_none());
+    let refused = |changed: &[(&str, &str)]| refused_but(&[&joins, changed].concat());
+    assert_eq!(refused_but(&joins[1..]), {
+        "peers are the nodes that found a cluster, and join names some of one that is there; keep one of them"
+    });
+    assert_eq!(refused(&[("node-id", "-")]), {
+        "join needs to know which node of the cluster this one is to be; give --node-id, with a number of its own"
+    });
+    assert_eq!(refused(&[("listen", "kafka=127.0.0.1:0")]), {
+        "a cluster of several nodes needs an address at which they reach this one; give --listen cluster=ADDRESS, usually \
+         with port 9348"
+    });
+    assert_eq!(refused_but(&[("peers", "-"), ("join", "10.0.0.1")]), {
+        "join '10.0.0.1': '10.0.0.1' is not HOST:PORT, as in 127.0.0.1:9092"
+    });
+    assert_eq!(refused_but(&[("peers", "-"), ("join", "a:0")]), {
+        "join 'a:0': nobody can connect to port 0; name the real one"
+    });
+    let many = ["a:1"; 65].join(",");
+    assert_eq!(refused_but(&[("peers", "-"), ("join", &many)]), "join names 65 addresses; 64 are enough");
+    // Alone, and to be joined by others, who have to be told where it is.
+    let anywhere = [("peers", "-"), ("listen", "cluster=0.0.0.0:9348,http=127.0.0.1:0"), ("insecure", "true")];
+    assert_eq!(refused_but(&anywhere), {
+        "the other nodes have to be told where cluster=0.0.0.0:9348 is; give --advertise cluster=HOST:PORT, or listen on one \
+         address"
+    });
+    let told = taken_but(&[&anywhere[..], &[("advertise", "cluster=a.example:9348")]].concat());
+    let cluster = told.cluster.expect("it can be joined");
+    assert_eq!(cluster.told.expect("it is told").to_string(), "a.example:9348");
+    assert!(told.advertised.is_empty(), "clients are not told");
+    assert!(cluster.peers.is_empty() && cluster.join.is_empty());
 }
 
 #[test]
@@ -300,8 +333,9 @@ fn the_listener_for_other_nodes_is_none_of_the_clients() {
 }
 
 #[test]
-fn a_node_that_is_its_only_peer_is_alone() {
-    assert!(taken_but(&[("peers", "2=127.0.0.1:9348")]).cluster.is_none());
+fn a_node_that_is_its_only_peer_is_alone_until_others_can_join_it() {
+    let cluster = taken_but(&[("peers", "2=127.0.0.1:9348")]).cluster.expect("others can join it");
+    assert_eq!(cluster.told.expect("as it is named").to_string(), "127.0.0.1:9348");
     assert!(taken_but(&[("peers", "2=127.0.0.1:9348"), ("listen", "kafka=127.0.0.1:0")]).cluster.is_none());
 }
 
@@ -331,10 +365,6 @@ fn a_cluster_needs_a_listener_and_a_listener_a_cluster() {
          usually with port 9348"
     );
     assert_eq!(
-        refused_but(&[("peers", "-")]),
-        "the listener cluster=127.0.0.1:9348 is for the other nodes of a cluster; name them with --peers, or remove it"
-    );
-    assert_eq!(
         refused_but(&[("listen", "cluster=127.0.0.1:1,cluster=127.0.0.1:2,kafka=127.0.0.1:0")]),
         "there is more than one listener for cluster; keep one"
     );
@@ -343,8 +373,8 @@ fn a_cluster_needs_a_listener_and_a_listener_a_cluster() {
         "no listener is given; name at least one, as in --listen kafka=127.0.0.1:9092"
     );
     assert_eq!(
-        refused_but(&[("advertise", "cluster=a:1")]),
-        "advertise 'cluster=a:1': other nodes know this one by --peers; remove it"
+        refused_but(&[("listen", "kafka=127.0.0.1:0"), ("advertise", "cluster=a:1")]),
+        "advertise 'cluster=a:1': there is no cluster listener; add one or remove it"
     );
 }
 
@@ -367,7 +397,9 @@ fn beyond_loopback_nodes_know_each_other_or_nobody_else_is_there() {
         "nodes know each other by a certificate, its key and the CA's certificate; give --cluster-tls-certificate and \
          --cluster-tls-ca as well"
     );
-    assert_eq!(refused(&files), "certificates between nodes need other nodes; give --peers as well");
+    assert_eq!(refused(&files), {
+        "certificates between nodes need other nodes; give --listen cluster=ADDRESS, and --peers or --join, as well"
+    });
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Formed {
         );
         let peers: BTreeMap<NodeId, String> =
             cluster.peers.iter().map(|(node, endpoint)| (*node, endpoint.to_string())).collect();
-        let (identity, others_told) = match cluster.join.is_empty() {
+        let founds = cluster.join.is_empty() && !data_dir.identity.has_joined();
+        let (identity, others_told) = match founds {
             true => (found(&peers, data_dir, &listening).await?, BTreeMap::new()),
             false => {
                 let seeds: Vec<String> = cluster.join.iter().map(Endpoint::to_string).collect();

@@ -108,6 +108,11 @@ impl Identity {
         }
     }
 
+    /// Whether the node became one of a cluster that others had founded.
+    pub fn has_joined(&self) -> bool {
+        self.phase.is_some() && !self.founders.contains(&self.node_id)
+    }
+
     /// Why it cannot be what was written here; none if it can.
     fn contradiction(&self) -> Option<&'static str> {
         let is_first = is_first(&self.incarnation);
@@ -368,11 +373,10 @@ fn check_founders(directory: &Path, identity: &Identity, config: &Config) -> Res
     let (directory, founders) = (directory.display(), identity.founders());
     let founded_by = || format!("the data directory {directory} is of a cluster that was founded by nodes {}", listed(founders.iter()));
     let refused = |why: String| Err(Failure::Usage(why));
-    let has_joined = !founders.contains(&identity.node());
     match &config.cluster {
         None if identity.is_alone() => Ok(()),
-        None if has_joined || founders.len() == 1 => refused(format!(
-            "{}; give --node-id, --listen cluster=ADDRESS and, if others are there, --join with where one of them is",
+        None if identity.has_joined() || founders.len() == 1 => refused(format!(
+            "{}; give --node-id and --listen cluster=ADDRESS, where the others reach this node",
             founded_by()
         )),
         None => refused(format!(
@@ -386,11 +390,12 @@ fn check_founders(directory: &Path, identity: &Identity, config: &Config) -> Res
             ))
         }
         Some(cluster) if !cluster.join.is_empty() => Ok(()),
-        Some(cluster) if cluster.peers.is_empty() => match founders.len() {
-            1 => Ok(()),
-            _ => refused(format!("{}; give --peers or --join with where others are", founded_by())),
+        // Those who join later are in its own catalog.
+        Some(cluster) if cluster.peers.is_empty() => match identity.has_joined() || founders.len() == 1 {
+            true => Ok(()),
+            false => refused(format!("{}; give --peers or --join with where others are", founded_by())),
         },
-        Some(_) if has_joined => refused(format!(
+        Some(_) if identity.has_joined() => refused(format!(
             "{}, which node {} joined later; give --join with where one of its nodes is in place of --peers",
             founded_by(),
             identity.node()

@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::support::{Said, Server, said, said_with_input, weir};
 
 /// How often it is looked whether something has come about.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Looks until it is given up: far more than anything here takes.
-const LOOKS_MAX: u32 = 600;
+pub const LOOKS_MAX: u32 = 600;
 
 /// Three nodes on free ports of this machine, each in a directory of its own.
 struct Three {
@@ -121,7 +121,7 @@ impl Three {
 }
 
 /// Ports that were free a moment ago.
-fn free_ports(count: usize) -> Vec<u16> {
+pub fn free_ports(count: usize) -> Vec<u16> {
     let listeners: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
     listeners.iter().map(|listener| listener.local_addr().expect("an address").port()).collect()
@@ -132,7 +132,7 @@ fn leads(cluster: &Value) -> Vec<u64> {
     nodes(cluster).iter().map(|node| node["leads"].as_u64().expect("a number")).collect()
 }
 
-fn nodes(cluster: &Value) -> &[Value] {
+pub fn nodes(cluster: &Value) -> &[Value] {
     cluster["nodes"].as_array().expect("a list")
 }
 
@@ -140,7 +140,7 @@ fn live(cluster: &Value) -> Vec<bool> {
     nodes(cluster).iter().map(|node| node["live"] == true).collect()
 }
 
-fn has_leaders(cluster: &Value) -> bool {
+pub fn has_leaders(cluster: &Value) -> bool {
     cluster["shards"].as_array().expect("a list").iter().all(|shard| !shard["leader"].is_null())
 }
 
@@ -317,8 +317,8 @@ fn a_node_that_is_alone_says_so_and_stays_alone() {
     assert_eq!(
         (refused.err.as_str(), refused.status),
         (
-            "weir: the data directory data is that of a node that is alone, which cannot become one of several; remove \
-         peers from the configuration, or choose another --data-dir\n",
+            "weir: the data directory data is that of a node that is alone, which cannot become one of others; remove \
+         peers and join from the configuration, so that others can join it, or choose another --data-dir\n",
             Some(64)
         )
     );

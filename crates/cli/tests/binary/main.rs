@@ -3,6 +3,7 @@
 mod cluster;
 mod config;
 mod docs;
+mod growing;
 mod queues;
 mod sdk;
 mod serve;

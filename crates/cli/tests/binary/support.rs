@@ -176,6 +176,12 @@ impl Server {
         ended(child).into()
     }
 
+    /// Waits for the end of one that ends by itself.
+    #[track_caller]
+    pub fn ended(mut self) -> Said {
+        ended(self.child.take().expect("it is running")).into()
+    }
+
     /// The process.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("it is running").id()

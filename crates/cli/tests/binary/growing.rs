@@ -1,0 +1,226 @@
+//! Real processes of which one was there first: others join it, it leaves, one dies and is removed, and nothing is lost.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+
+use serde_json::Value;
+
+use super::cluster::{LOOK_EVERY, LOOKS_MAX, free_ports, has_leaders, nodes};
+use crate::support::{Said, Server, said, said_with_input, weir};
+
+/// Nodes that are started one by one, each in a directory of its own.
+struct Growing {
+    dir: tempfile::TempDir,
+    /// Where each node is reached by the others.
+    ports: Vec<u16>,
+    servers: BTreeMap<usize, Server>,
+}
+
+impl Growing {
+    fn path(&self, node: usize) -> PathBuf {
+        let path = self.dir.path().join(format!("node{node}"));
+        fs::create_dir_all(&path).expect("a directory");
+        path
+    }
+
+    fn address(&self, node: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[node - 1])
+    }
+
+    fn flags(&self, node: usize, more: &[&str]) -> Vec<String> {
+        let (id, at) = (node.to_string(), format!("cluster={}", self.address(node)));
+        let own = ["--node-id", &id, "--listen", &at, "--listen", "kafka=127.0.0.1:0", "--listen", "http=127.0.0.1:0"];
+        [&own, more].concat().into_iter().map(str::to_owned).collect()
+    }
+
+    fn start(&mut self, node: usize, more: &[&str]) {
+        let flags = self.flags(node, more);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        self.servers.insert(node, Server::run(&self.path(node), &flags));
+    }
+
+    /// Starts a node that joins the cluster of another one.
+    fn join(&mut self, node: usize, of: usize) {
+        let seed = self.address(of);
+        self.start(node, &["--join", &seed]);
+    }
+
+    /// What a start says that comes to nothing.
+    fn refused(&self, node: usize, more: &[&str]) -> String {
+        let flags = self.flags(node, more);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let serve = ["serve", "--data-dir", "data", "--log-level", "off"];
+        let said = said(&mut weir(&self.path(node), &[&serve, &flags[..]].concat()));
+        assert_eq!((said.out.contains("ready"), said.status), (false, Some(64)), "{said:?}");
+        said.err
+    }
+
+    #[track_caller]
+    fn ask(&self, node: usize, args: &[&str]) -> Said {
+        said(&mut self.servers[&node].weir(self.dir.path(), args))
+    }
+
+    /// Looks at the cluster from each of these nodes until it is as it should be.
+    #[track_caller]
+    fn until(&self, by: &[usize], what: &str, is: impl Fn(&Value) -> bool) {
+        for node in by {
+            let mut seen = Value::Null;
+            let came = (0..LOOKS_MAX).any(|_| {
+                let status = self.ask(*node, &["cluster", "status", "--output", "json"]);
+                seen = serde_json::from_str(&status.out).unwrap_or_else(|_| panic!("{status:?}"));
+                is(&seen) || {
+                    thread::sleep(LOOK_EVERY);
+                    false
+                }
+            });
+            assert!(came, "{what} has not come about: {seen:#}");
+        }
+    }
+
+    /// Produces through one node and reads everything through another.
+    #[track_caller]
+    fn produce_and_read(&self, by: usize, line: &str, through: usize, all: &[&str]) {
+        let mut produce = self.servers[&by].weir(self.dir.path(), &["produce", "t"]);
+        assert_eq!(said_with_input(&mut produce, &format!("{line}\n")).ok(), "1 record(s) to t\n");
+        let read = self.ask(through, &["consume", "t", "--until-end"]).ok();
+        let mut read: Vec<&str> = read.lines().collect();
+        read.sort_unstable();
+        assert_eq!(read, all, "read through node {through}");
+    }
+
+    /// Waits for the end of a process that ends by itself.
+    #[track_caller]
+    fn ended(&mut self, node: usize) -> Said {
+        self.servers.remove(&node).expect("it was started").ended()
+    }
+}
+
+/// Of every shard its voters, and those that have a replica without a vote.
+fn replicas(cluster: &Value) -> Vec<(Vec<u64>, Vec<u64>)> {
+    let listed = |shard: &Value, name: &str| -> Vec<u64> {
+        shard[name].as_array().expect("a list").iter().map(|node| node.as_u64().expect("a number")).collect()
+    };
+    let shards = cluster["shards"].as_array().expect("a list");
+    shards.iter().map(|shard| (listed(shard, "voters"), listed(shard, "listening"))).collect()
+}
+
+fn are(ids: &[u64]) -> impl Fn(&Value) -> bool {
+    move |cluster| nodes(cluster).iter().map(|node| node["id"].as_u64().expect("a number")).eq(ids.iter().copied())
+}
+
+fn vote_everywhere(voters: &[u64], listening: &[u64]) -> impl Fn(&Value) -> bool {
+    move |cluster| {
+        let all = replicas(cluster);
+        has_leaders(cluster) && all.iter().all(|(votes, others)| votes == voters && others == listening)
+    }
+}
+
+#[test]
+fn one_node_becomes_several_and_is_not_needed_any_more() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut all = Growing { dir, ports: free_ports(4), servers: BTreeMap::new() };
+    all.start(1, &["--shards", "3"]);
+    all.ask(1, &["topic", "create", "t", "--partitions", "6"]).ok();
+    all.produce_and_read(1, "a", 1, &["a"]);
+
+    // Two that vote would survive no loss that one does: the second has everything, and no vote.
+    all.join(2, 1);
+    all.until(&[1, 2], "a second copy", vote_everywhere(&[1], &[2]));
+    all.produce_and_read(2, "b", 2, &["a", "b"]);
+    // Settings that are not the cluster's; a number that is taken up again afterwards.
+    let seed = all.address(2);
+    let other = all.refused(3, &["--join", &seed, "--shards", "4"]);
+    assert!(other.contains("the cluster has 3 data shards, not 4"), "{other}");
+    all.join(3, 2);
+    all.until(&[1, 2, 3], "three that vote", vote_everywhere(&[1, 2, 3], &[]));
+
+    // The fourth takes its turn: in three of the four shards it votes, as all do.
+    all.join(4, 3);
+    all.until(&[1, 4], "turns", |cluster| {
+        let shards = replicas(cluster);
+        let votes = |node: u64| shards.iter().filter(|(voters, _)| voters.contains(&node)).count();
+        has_leaders(cluster) && (1..=4).all(|node| votes(node) == 3)
+    });
+    all.produce_and_read(4, "c", 1, &["a", "b", "c"]);
+
+    // Whoever was first leaves like any other, by the word of another, and its process ends.
+    let removed = all.ask(4, &["node", "remove", "1", "--yes"]).ok();
+    assert_eq!(removed, "node 1 is of the cluster no more\n");
+    let words = "node 1 was removed from the cluster: this data directory of it is of no use any more";
+    let ended = all.ended(1);
+    assert!(ended.err.contains(words) && ended.status == Some(64), "{ended:?}");
+    all.until(&[2, 3, 4], "three that are left", |cluster| {
+        are(&[2, 3, 4])(cluster) && vote_everywhere(&[2, 3, 4], &[])(cluster)
+    });
+    all.produce_and_read(2, "d", 3, &["a", "b", "c", "d"]);
+    assert!(all.refused(1, &[]).contains(words), "its directory is of no use");
+
+    // With another directory it is as welcome as any node; alone in its catalog it needs nobody to tell it where others are.
+    fs::remove_dir_all(all.path(1).join("data")).expect("it is gone");
+    all.join(1, 4);
+    all.until(&[1, 2], "four", are(&[1, 2, 3, 4]));
+    assert_eq!(all.servers.remove(&1).expect("it is running").end("TERM").status, Some(0));
+    all.start(1, &[]);
+    all.produce_and_read(1, "e", 1, &["a", "b", "c", "d", "e"]);
+
+    // One that is gone for ever is removed in the same way.
+    all.servers.remove(&3).expect("it is running").end("KILL");
+    let peers = format!("3={},1={}", all.address(3), all.address(1));
+    let other = all.refused(3, &["--peers", &peers]);
+    assert!(other.contains("founded by nodes 1, which node 3 joined later; give --join"), "{other}");
+    all.ask(2, &["node", "remove", "3", "--yes"]).ok();
+    all.until(&[1, 2, 4], "three that are there", |cluster| {
+        are(&[1, 2, 4])(cluster) && vote_everywhere(&[1, 2, 4], &[])(cluster)
+    });
+    all.produce_and_read(4, "f", 1, &["a", "b", "c", "d", "e", "f"]);
+
+    // The last one that stays cannot be removed, and who is not there neither.
+    let unknown = all.ask(2, &["node", "remove", "9", "--yes"]);
+    assert!(unknown.err.contains("there is no node 9") && unknown.status != Some(0), "{unknown:?}");
+    for node in ["1", "4"] {
+        all.ask(2, &["node", "remove", node, "--yes", "--no-wait"]).ok();
+    }
+    let last = all.ask(2, &["node", "remove", "2", "--yes"]);
+    assert!(last.err.contains("node 2 cannot leave: there is no other node that stays"), "{last:?}");
+    all.until(&[2], "one that is left", |cluster| are(&[2])(cluster) && vote_everywhere(&[2], &[])(cluster));
+    all.produce_and_read(2, "g", 2, &["a", "b", "c", "d", "e", "f", "g"]);
+}
+
+#[test]
+fn a_node_that_was_begun_alone_can_be_opened_to_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut all = Growing { dir, ports: free_ports(3), servers: BTreeMap::new() };
+    let alone = Server::start(&all.path(1));
+    let sent = said_with_input(&mut alone.weir(all.dir.path(), &["produce", "t"]), "a\n");
+    assert_eq!(sent.ok(), "1 record(s) to t\n");
+    assert_eq!(alone.end("TERM").status, Some(0));
+    all.start(1, &[]);
+    all.join(2, 1);
+    all.join(3, 1);
+    all.until(&[1, 2, 3], "three that vote", vote_everywhere(&[1, 2, 3], &[]));
+    all.produce_and_read(3, "b", 2, &["a", "b"]);
+
+    // From then on nobody opens its directory as if there were no others.
+    all.servers.remove(&1).expect("it is running").end("KILL");
+    let serve = ["serve", "--data-dir", "data", "--listen", "http=127.0.0.1:0", "--log-level", "error"];
+    let refused = said(&mut weir(&all.path(1), &serve));
+    assert_eq!(refused.status, Some(64));
+    assert_eq!(refused.err, {
+        "weir: the data directory data is of a cluster that was founded by nodes 1; give --node-id and --listen \
+         cluster=ADDRESS, where the others reach this node\n"
+    });
+    all.produce_and_read(2, "c", 3, &["a", "b", "c"]);
+    all.start(1, &[]);
+    all.until(&[1], "its return", |cluster| has_leaders(cluster) && cluster["ready"] == true);
+    all.produce_and_read(1, "d", 1, &["a", "b", "c", "d"]);
+
+    // One whose directory is gone joins again under its number.
+    all.servers.remove(&2).expect("it is running").end("KILL");
+    fs::remove_dir_all(all.path(2).join("data")).expect("it is gone");
+    all.join(2, 3);
+    all.until(&[1, 2, 3], "its vote in all shards", vote_everywhere(&[1, 2, 3], &[]));
+    let identity = fs::read_to_string(all.path(2).join("data/node.toml")).expect("an identity");
+    assert!(identity.contains("format-version = 4\n") && identity.contains("incarnation = 2\n"), "{identity}");
+}
