@@ -30,6 +30,9 @@ pub struct NodeOptions {
     pub voters: Vec<NodeId>,
     /// Whether others can join, so that a node that votes alone does not stay alone for ever.
     pub can_be_joined: bool,
+    /// Makes this node the only voter of every shard, whoever voted before: what only others have is lost. Only for a node
+    /// that an operator has made the first of another cluster, because too many of its own are lost for ever.
+    pub abandons_others: bool,
     /// The journal's.
     pub journal: JournalOptions,
     /// Every shard's.
@@ -79,6 +82,7 @@ impl NodeOptions {
             data_shards: 8,
             voters: vec![node],
             can_be_joined: false,
+            abandons_others: false,
             journal: JournalOptions::default(),
             shard: ShardOptions::default(),
             timing: RaftTiming::default(),

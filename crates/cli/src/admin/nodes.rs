@@ -1,6 +1,7 @@
 //! `weir cluster` and `weir node`: which nodes there are, who leads what, and taking a node out of the leadership.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use super::server::Server;
 use super::topics::Common;
 use crate::exit::Failure;
 use crate::output::{self, Format, Table, cell};
+use crate::serve::abandon_others;
 
 /// How often it is looked whether a node still leads something.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -21,6 +23,20 @@ pub enum ClusterCommand {
     Status {
         #[command(flatten)]
         common: Common,
+    },
+    /// Go on with what one node has, because so many others are lost for ever that they are no majority. The node whose
+    /// directory this is must not be running. It becomes the first of a new cluster, which others can join with empty
+    /// directories. WHATEVER ONLY THE OTHERS HAVE IS LOST, ACKNOWLEDGED OR NOT.
+    #[command(
+        after_help = "Choose the node that has most: `weir cluster status`, asked of each that still runs, shows under \
+        `applied here` how far it is.\n\nExample:\n  weir cluster recover /var/lib/weir"
+    )]
+    Recover {
+        /// The node's data directory.
+        directory: PathBuf,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -80,7 +96,10 @@ pub enum NodeCommand {
 impl ClusterCommand {
     /// Runs the verb.
     pub fn run(self) -> Result<(), Failure> {
-        let ClusterCommand::Status { common } = self;
+        let common = match self {
+            ClusterCommand::Status { common } => common,
+            ClusterCommand::Recover { directory, yes } => return recover(&directory, yes),
+        };
         let cluster = Server::new(&common.server)?.get("/cluster")?;
         match common.output.output {
             Format::Json => output::print_json(&cluster)?,
@@ -118,6 +137,24 @@ impl NodeCommand {
             }
         }
     }
+}
+
+fn recover(directory: &Path, yes: bool) -> Result<(), Failure> {
+    let at = directory.display();
+    confirm(
+        &format!(
+            "Give up every other node of the cluster that {at} is of? Whatever only they have is lost, acknowledged or not, \
+             and if they are not, they must never be started again with the directories that they have."
+        ),
+        yes,
+    )?;
+    let identity = abandon_others(directory)?;
+    output::print_text(&format!(
+        "node {} is the first of the new cluster {}\n\
+         start it with --node-id {0} and --listen cluster=ADDRESS, without --peers; empty the directories of the others, and \
+         have them join it with --join ADDRESS\n",
+        identity.node_id, identity.cluster_id
+    ))
 }
 
 fn set_draining(server: &Server, id: u64, draining: bool) -> Result<Value, Failure> {

@@ -78,6 +78,13 @@ pub struct Identity {
     /// How often the node has begun with nothing; not written where it never has.
     #[serde(default, skip_serializing_if = "is_first")]
     pub incarnation: u32,
+    /// Whether the next start is to go on without those who were nodes of its cluster before; not written otherwise.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub abandons_others: bool,
+}
+
+fn is_not(flag: &bool) -> bool {
+    !*flag
 }
 
 fn is_first(incarnation: &u32) -> bool {
@@ -118,6 +125,9 @@ impl Identity {
         let is_first = is_first(&self.incarnation);
         let is_founder = self.founders.contains(&self.node_id);
         match (self.format_version, self.phase, self.founders.len()) {
+            (FORMAT_VERSION..FORMAT_VERSION_GROWN, ..) if self.abandons_others => {
+                Some("it abandons other nodes, which its format version does not know")
+            }
             (FORMAT_VERSION, None, 0) if is_first => None,
             (FORMAT_VERSION, _, 1..) => Some("it names founders, which no node has that is alone"),
             (FORMAT_VERSION, ..) => Some("it has a phase or an incarnation, which no node has that is alone"),
@@ -274,7 +284,32 @@ fn drawn(config: &Config) -> Identity {
         phase: None,
         founders,
         incarnation: Incarnation::FIRST.0,
+        abandons_others: false,
     }
+}
+
+/// Makes the node of a directory the first and only one of a new cluster, with everything that it has. The next start carries
+/// that out; should that be interrupted, the one after it.
+pub fn abandon_others(directory: &Path) -> Result<Identity, Failure> {
+    let _lock = lock_data_dir(directory).map_err(|error| Failure::Usage(error.to_string()))?;
+    let refused = |why: &str| Err(Failure::Usage(format!("the data directory {} {why}", directory.display())));
+    let identity = match read_identity(directory)? {
+        None => return refused("has no node.toml: it is no node's, or not whole"),
+        Some(identity) if identity.is_alone() => return refused("is that of a node that is alone: start it"),
+        Some(identity) if identity.phase == Some(Phase::Forming) => {
+            return refused("is of a cluster that was never formed: there is nothing in it to go on with");
+        }
+        Some(identity) => identity,
+    };
+    let identity = Identity {
+        format_version: FORMAT_VERSION_GROWN,
+        cluster_id: uuid::Uuid::new_v4().to_string(),
+        founders: BTreeSet::from([identity.node_id]),
+        abandons_others: true,
+        ..identity
+    };
+    write_identity(directory, &identity)?;
+    Ok(identity)
 }
 
 fn write_identity(directory: &Path, identity: &Identity) -> Result<(), Failure> {
@@ -290,6 +325,13 @@ fn write_identity(directory: &Path, identity: &Identity) -> Result<(), Failure> 
         .and_then(|()| fs::rename(&new, &path))
         .and_then(|()| File::open(directory)?.sync_all());
     written.map_err(|error| cannot("write", &path, &error))
+}
+
+impl DataDir {
+    /// The node goes on without the others, and every shard knows.
+    pub fn have_abandoned_others(&self) -> Result<(), Failure> {
+        write_identity(&self.path, &Identity { abandons_others: false, ..self.identity.clone() })
+    }
 }
 
 /// Where the steps of forming a cluster are kept.

@@ -26,7 +26,7 @@ use weir_log::disk::RealDisk;
 use weir_log::journal::JournalError;
 use weir_model::node::CLUSTER_LISTENER;
 
-pub use data_dir::read_identity;
+pub use data_dir::{abandon_others, read_identity};
 
 use crate::args::ConfigFlags;
 use crate::config::{Config, Settings};
@@ -78,6 +78,9 @@ async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Resu
         let broker = with_patience(Broker::start(node.clone(), clock, broker_options), connected)
             .await
             .map_err(|error| Failure::Failed(format!("the broker does not start: {error}")))?;
+        if data_dir.identity.abandons_others {
+            data_dir.have_abandoned_others()?;
+        }
         let fronts = Fronts::open(config, settings, &descriptors, &broker).await?;
         Ok::<_, Failure>((node, answering, broker, fronts))
     };
@@ -134,6 +137,7 @@ fn node_options(
         options.incarnation = formed.incarnation;
         options.data_shards = formed.shards;
         options.can_be_joined = true;
+        options.abandons_others = identity.abandons_others;
         options.on_removed = OnFatal::new(stop::for_good);
     }
     options.journal.identity = identity.journal()?;

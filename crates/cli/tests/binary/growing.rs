@@ -224,3 +224,60 @@ fn a_node_that_was_begun_alone_can_be_opened_to_others() {
     let identity = fs::read_to_string(all.path(2).join("data/node.toml")).expect("an identity");
     assert!(identity.contains("format-version = 4\n") && identity.contains("incarnation = 2\n"), "{identity}");
 }
+
+#[test]
+fn what_is_left_of_a_cluster_goes_on_when_an_operator_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut all = Growing { dir, ports: free_ports(3), servers: BTreeMap::new() };
+    all.start(1, &["--shards", "3"]);
+    all.join(2, 1);
+    all.join(3, 1);
+    all.until(&[1, 2, 3], "three that vote", vote_everywhere(&[1, 2, 3], &[]));
+    all.ask(1, &["topic", "create", "t", "--partitions", "6"]).ok();
+    for (line, all_lines) in [("a", &["a"][..]), ("b", &["a", "b"])] {
+        all.produce_and_read(2, line, 3, all_lines);
+    }
+    let recover = |all: &Growing, node: usize, more: &[&str]| {
+        let directory = all.path(node).join("data");
+        let directory = directory.to_str().expect("a path");
+        said(&mut weir(all.dir.path(), &[&["cluster", "recover", directory], more].concat()))
+    };
+    // Nobody can do it by mistake, and not beneath a process.
+    let asked = recover(&all, 3, &[]);
+    assert!(asked.err.contains("Whatever only they have is lost") && asked.status == Some(64), "{asked:?}");
+    let running = recover(&all, 3, &["--yes"]);
+    assert!(running.err.contains("in use") && running.status == Some(64), "{running:?}");
+
+    for node in 1..=3 {
+        all.servers.remove(&node).expect("it is running").end("KILL");
+    }
+    let recovered = recover(&all, 3, &["--yes"]).ok();
+    assert!(recovered.starts_with("node 3 is the first of the new cluster "), "{recovered}");
+    all.start(3, &[]);
+    all.until(&[3], "a shard's only voter", |cluster| {
+        has_leaders(cluster) && replicas(cluster).iter().all(|(voters, _)| voters == &[3])
+    });
+    all.produce_and_read(3, "c", 3, &["a", "b", "c"]);
+    let identity = fs::read_to_string(all.path(3).join("data/node.toml")).expect("an identity");
+    assert!(!identity.contains("abandons-others") && identity.contains("founders = [3]"), "{identity}");
+    // Again, it is an ordinary node.
+    all.servers.remove(&3).expect("it is running").end("KILL");
+    all.start(3, &[]);
+    all.produce_and_read(3, "d", 3, &["a", "b", "c", "d"]);
+
+    for node in [1, 2] {
+        fs::remove_dir_all(all.path(node).join("data")).expect("it is gone");
+        all.join(node, 3);
+    }
+    all.until(&[1, 2, 3], "three that vote", vote_everywhere(&[1, 2, 3], &[]));
+    all.servers.remove(&3).expect("it is running").end("KILL");
+    all.produce_and_read(1, "e", 2, &["a", "b", "c", "d", "e"]);
+
+    // Where there is nobody to be abandoned, or nothing to go on with.
+    let none = said(&mut weir(all.dir.path(), &["cluster", "recover", "nowhere", "--yes"]));
+    assert_eq!(none.status, Some(64), "{none:?}");
+    let alone = Server::start(&all.dir.path().join("node3").join(".."));
+    assert_eq!(alone.end("TERM").status, Some(0));
+    let alone = said(&mut weir(all.dir.path(), &["cluster", "recover", "data", "--yes"]));
+    assert!(alone.err.contains("is that of a node that is alone: start it"), "{alone:?}");
+}

@@ -84,7 +84,7 @@ fn a_data_directory_of_another_format_node_or_layout_is_refused() {
     // That of a node that came back without its data, which one that is alone never does.
     fs::write(&file, text.replace("format-version = 1", "format-version = 3")).unwrap();
     let (sentence, status) = refused(dir.path(), &[]);
-    assert!(sentence.contains("its format version does not go with its incarnation"), "{sentence}");
+    assert!(sentence.contains("it has no phase"), "{sentence}");
     assert_eq!(status, Some(65));
     fs::write(&file, "format-version = ").unwrap();
     let (sentence, status) = refused(dir.path(), &[]);

@@ -109,6 +109,24 @@ fn different_clusters_are_named() {
 }
 
 #[test]
+fn different_numbers_of_shards_are_named_before_anything_is_agreed_on() {
+    let other = Identity { shards: 4, ..empty(2) };
+    let error = decide(&empty(1), &answers(&[other.clone()], &[3])).unwrap_err();
+    assert!(
+        error.to_string().starts_with("node 1 has 8 data shards, and node 2 has 4: all nodes must have as many"),
+        "{error}"
+    );
+    let forming = decide(&forming(1, "lake"), &answers(&[other], &[3])).unwrap_err();
+    assert!(matches!(forming, FormationError::OtherShards { .. }), "{forming}");
+    // One that does not tell, and those of whom one that lost its data takes over how many there are.
+    let silent = Identity { shards: 0, ..empty(2) };
+    assert_eq!(decide(&empty(1), &answers(&[silent, empty(3)], &[])), Ok(Step::Found));
+    let member = Identity { shards: 4, ..formed(2, "lake") };
+    let back = Step::ComeBack { cluster: "lake".into(), peers: nodes(&[2]) };
+    assert_eq!(decide(&empty(1), &answers(&[member], &[3])), Ok(back));
+}
+
+#[test]
 fn different_founders_are_named() {
     let other = Identity { founders: nodes(&[1, 2, 4]), ..empty(2) };
     let error = decide(&empty(1), &answers(&[other], &[3])).unwrap_err();

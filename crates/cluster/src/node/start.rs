@@ -32,6 +32,7 @@ use crate::journal::queue::{JournalQueue, Request};
 use crate::leadership::Leadership;
 use crate::options::{Drive, NodeOptions};
 use crate::proposer::Proposer;
+use crate::raft::abandoning::be_the_only_voter;
 use crate::raft::codec::decode_stored_membership;
 use crate::raft::log::{Dropped, LogRecovery, LogStore, ShardLog};
 use crate::raft::machine::{Installing, MachineStatus, StateMachine};
@@ -397,7 +398,7 @@ async fn start_shard(
             on_fatal: options.on_fatal.clone(),
         },
     );
-    let store =
+    let mut store =
         LogStore::new(Arc::clone(&log), Arc::clone(&shared.queue), shared.reader.clone(), shared.blocking);
     let snapshot_receiver =
         SnapshotReceiver::new(id, snapshots.clone(), view.clone(), shared.blocking, shared.stop.clone());
@@ -407,6 +408,9 @@ async fn start_shard(
         transport: Arc::clone(&shared.transport),
         sender: SnapshotSender { snapshots, blocking: shared.blocking, pace: Arc::clone(&shared.pace) },
     };
+    if options.abandons_others && (!pristine || options.incarnation != Incarnation::FIRST) {
+        be_the_only_voter(id, &mut store, own).await.map_err(failed)?;
+    }
     let config = raft_config(id, options)?;
     let raft = RaftHandle::new(own.raft_id(), Arc::new(config), network, store, machine)
         .await

@@ -1,6 +1,7 @@
 //! Everything that touches the consensus library. Nothing of it leaves this crate.
 //!
 //! * [`types`]: our types in its terms.
+//! * [`abandoning`]: going on by force where a majority is lost.
 //! * [`member`]: nodes and their incarnations as its ids.
 //! * [`codec`]: votes, log ids, memberships and entries as bytes.
 //! * [`log`]: the Raft log of one shard over the shared journal.
@@ -9,6 +10,7 @@
 //! * [`snapshot`]: giving a replica that is too far behind a copy of the shard.
 //! * [`runtime`], [`watch`]: tokio as its runtime.
 
+pub(crate) mod abandoning;
 pub(crate) mod codec;
 pub(crate) mod log;
 pub(crate) mod machine;
