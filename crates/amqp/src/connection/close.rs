@@ -1,6 +1,7 @@
 //! The end of a channel and of a connection: what they had is given back, and what was theirs alone is deleted.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -9,6 +10,9 @@ use weir_amqp_wire::{Frame, FrameType, Method, ReplyCode};
 
 use super::{CLOSING, Connection, Ended, next_frame};
 use crate::errors::Failure;
+
+/// How long a broker that stops waits until clients can be told what became of what they published.
+const TELLING_MAX: Duration = Duration::from_secs(5);
 
 impl Connection {
     /// A channel ends: its consumers do, and what it did not settle comes back.
@@ -64,8 +68,16 @@ impl Connection {
                 (is_told, is_answered) = (true, true);
             }
             Ended::Draining => {
+                // What it published it hears of before, so that it sends nothing again that is stored; what it had settled is.
+                let told = async {
+                    self.flush_settlements().await;
+                    self.until_published().await;
+                };
+                if tokio::time::timeout(TELLING_MAX, told).await.is_err() {
+                    tracing::warn!(%peer, "the client is not told what became of everything that it published");
+                }
                 let words = "broker forced connection closure with reason 'shutdown'";
-                // At once: nobody is served any more.
+                // Nobody is served any more.
                 self.send(0, close_of(&Failure::new(ReplyCode::ConnectionForced, words), 0, 0));
                 (is_told, is_answered) = (true, true);
             }

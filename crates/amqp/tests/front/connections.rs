@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_amqp_wire::methods::{channel, connection, queue};
+use weir_amqp_wire::methods::{channel, confirm, connection, queue};
 use weir_amqp_wire::{Method, ProtocolHeader, ShortStr};
 
 use super::support::{World, consume, durable};
@@ -125,4 +125,38 @@ async fn channels_are_counted_and_their_numbers_are_not() {
     let answer = client.call(2_046, channel::Open::default()).await;
     assert!(matches!(&answer, Method::ConnectionClose(close) if close.reply_code == 530), "{answer:?}");
     world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_front_that_stops_tells_first_what_became_of_messages() {
+    const MESSAGES: u64 = 20;
+    let world = World::started().await;
+    let mut client = world.client().await;
+    client.declare("durable").await;
+    client.call(1, confirm::Select::default()).await;
+    for _ in 0..MESSAGES {
+        client.publish("durable", b"a message").await;
+    }
+    // The front reads what has come; no time goes by, so that none of it can be on the disk.
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let stopping = world.stop_serving();
+    let mut safe = 0;
+    loop {
+        match client.method().await {
+            Method::BasicAck(ack) => {
+                assert!(ack.delivery_tag > safe, "{ack:?} after {safe}");
+                safe = ack.delivery_tag;
+            }
+            Method::ConnectionClose(close) => {
+                assert_eq!(close.reply_code, 320, "{close:?}");
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(safe, MESSAGES, "all that was taken is told of");
+    client.send(0, connection::CloseOk {}).await;
+    stopping.stop().await;
 }

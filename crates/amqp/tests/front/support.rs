@@ -106,7 +106,27 @@ impl World {
         }
     }
 
+    /// The front stops, which its clients are told; the broker goes on.
+    pub fn stop_serving(self) -> Broken {
+        Broken { serving: tokio::spawn(self.front.serve(std::future::ready(()))), broker: self.broker, node: self.node }
+    }
+
     pub async fn stop(self) {
+        self.broker.shutdown().await;
+        self.node.shutdown().await;
+    }
+}
+
+/// A broker whose front stops.
+pub struct Broken {
+    serving: tokio::task::JoinHandle<()>,
+    broker: Arc<Broker>,
+    node: Arc<Node>,
+}
+
+impl Broken {
+    pub async fn stop(self) {
+        self.serving.await.expect("the front stops");
         self.broker.shutdown().await;
         self.node.shutdown().await;
     }
