@@ -21,6 +21,7 @@ mod journal;
 mod joining;
 mod leadership;
 mod membership;
+mod mending;
 mod node;
 mod options;
 mod proposer;

@@ -21,10 +21,11 @@ use weir_log::disk::Disk;
 use weir_model::command::{Command, Outcome, Refusal};
 use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::node::{CLUSTER_LISTENER, HostPort, NodeMeta};
-use weir_model::{Incarnation, NodeId, ShardId};
-use weir_shard::Nodes;
+use weir_model::{Incarnation, NodeId, PartitionId, SegmentId, ShardId};
+use weir_shard::{Nodes, PIECE_BYTES_MAX, Snapshots};
 
 use crate::admission::DiskSpace;
+use crate::blocking::Blocking;
 use crate::checkpoint::Checkpointer;
 use crate::clock::Clock;
 use crate::errors::{ProposeError, StartError};
@@ -87,6 +88,7 @@ struct Running {
     replica: Arc<Replica>,
     raft: RaftHandle,
     snapshot_receiver: Arc<SnapshotReceiver>,
+    snapshots: Snapshots,
     checkpointer: Checkpointer,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
@@ -315,6 +317,9 @@ impl Node {
                 let hears = node == self.id || connected.is_none_or(|nodes| nodes.borrow().contains(&node));
                 Answer::HearsOf(hears).encode()
             }
+            Request::Segment { partition, segment, from, to } => {
+                self.read_segment(running, partition, segment, from, to).await.encode()
+            }
             Request::ReadIndex => Answer::ReadIndex(running.handle.read_index().await).encode(),
             request => {
                 // What the library draws here has a seed of its own, whoever polls this.
@@ -327,6 +332,27 @@ impl Node {
                 let answer = network::answer(&running.raft, receiver, request, full, seed);
                 Runtime::scope(seed, answer).await
             }
+        }
+    }
+
+    /// Bytes of a segment's file, for a node whose own is damaged. It checks what comes of them.
+    async fn read_segment(
+        &self,
+        running: &Running,
+        partition: PartitionId,
+        segment: SegmentId,
+        from: u64,
+        to: u64,
+    ) -> Answer {
+        let Some(view) = running.replica.view.partition(partition) else {
+            return Answer::Refused(format!("node {} has no partition {partition}", self.id));
+        };
+        let length = to.saturating_sub(from).min(PIECE_BYTES_MAX as u64) as usize;
+        let read = Blocking::new(self.drive).run(move || view.segment_bytes(segment, from, length)).await;
+        match read.map_err(|why| why.to_string()).and_then(|read| read.map_err(|error| error.to_string())) {
+            Ok(Some(bytes)) => Answer::Segment { crc: crc32c::crc32c(&bytes), bytes },
+            Ok(None) => Answer::Refused(format!("node {} has no such segment", self.id)),
+            Err(why) => Answer::Refused(why),
         }
     }
 

@@ -28,7 +28,7 @@ pub use checkpoint::{
 pub use machine::{ApplyError, Effect, Machine};
 pub use shard::{InstallError, InstallTask, Installed, Recovered, Shard, ShardError, ShardOptions};
 pub use snapshot::{
-    CHECKSUM_BYTES_MAX, PIECE_BYTES_MAX, SnapshotError, SnapshotFile, SnapshotId, SnapshotSource,
+    CHECKSUM_BYTES_MAX, Mending, PIECE_BYTES_MAX, SnapshotError, SnapshotFile, SnapshotId, SnapshotSource,
     SnapshotWanted, Snapshots, StagedSnapshot, Staging,
 };
 pub use state::accounts::Accounts;

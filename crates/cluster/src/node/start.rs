@@ -30,6 +30,7 @@ use crate::handle::ShardHandle;
 use crate::journal::driver::{self, JournalDriver, JournalStatus};
 use crate::journal::queue::{JournalQueue, Request};
 use crate::leadership::Leadership;
+use crate::mending::Mender;
 use crate::options::{Drive, NodeOptions};
 use crate::proposer::Proposer;
 use crate::raft::abandoning::be_the_only_voter;
@@ -185,9 +186,25 @@ pub(super) async fn start(
         let running = start_shard(id, parts, &shared, &space, node.workers.get_mut()).await?;
         let (handle, view) = (running.handle.clone(), running.replica.view.clone());
         let (options, stop) = (&shared.options, &shared.stop);
+        let mender = options.has_others().then(|| Mender {
+            own: options.node,
+            shard: handle.clone(),
+            snapshots: running.snapshots.clone(),
+            transport: Arc::clone(&shared.transport),
+            blocking,
+            pace: Arc::clone(&shared.pace),
+            failed: BTreeMap::new(),
+        });
         node.workers.get_mut().tasks.extend([
             tokio::spawn(vigilance::compare_digests(handle, options.digest_interval, stop.clone())),
-            tokio::spawn(vigilance::scrub(view, options.scrub_interval, drive, blocking, stop.clone())),
+            tokio::spawn(vigilance::watch_segments(
+                view,
+                mender,
+                options.scrub_interval,
+                drive,
+                blocking,
+                stop.clone(),
+            )),
         ]);
         node.shards.insert(id, running);
     }
@@ -382,6 +399,7 @@ async fn start_shard(
     let pristine = log.is_pristine();
     let log_ends_at = log.last_index();
     let snapshots = shard.snapshots();
+    let snapshots_of_shard = snapshots.clone();
     let machine_status = Arc::new(MachineStatus::new(checkpoint));
     // Alone a node always leads, and brings its commands to nobody.
     let (ear, hearing) = options.has_others().then(|| relay::ear(options.node)).unzip();
@@ -500,6 +518,7 @@ async fn start_shard(
         replica,
         raft,
         snapshot_receiver,
+        snapshots: snapshots_of_shard,
         checkpointer,
         in_flight,
         in_flight_max: options.proposals_in_flight_max,

@@ -263,7 +263,7 @@ pub(crate) async fn answer(
             Ok(Err(refused)) => Err(refused.to_string()),
             Err(fatal) => Err(fatal.to_string()),
         },
-        Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) => {
+        Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) | Request::Segment { .. } => {
             Err("it is not for the group".to_owned())
         }
         Request::Snapshot(request) => receiver.take(raft, request, seed).await.map(Answer::Snapshot),

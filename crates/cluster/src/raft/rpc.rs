@@ -20,6 +20,8 @@
 //!   answered by     0 index u64 | 1 not the leader, flag, leader u64 | 2 overloaded | 3 words
 //! 8 hears of      = node u64
 //!   answered by     flag
+//! 10 segment      = partition u64, base i64, generation u32, from u64, to u64
+//!   answered by     crc u32 (CRC-32C of the bytes), bytes as they lie in the file, as many as there are of them
 //! ```
 //!
 //! `from` and `to` are the incarnations of the two nodes; in the first version both are 0. What is for the group, kinds 1 to
@@ -36,7 +38,7 @@ use openraft::raft::{
 use weir_model::command::Command;
 use weir_model::entry::Entry;
 use weir_model::wire::{DecodeError, Reader, Writer};
-use weir_model::{Incarnation, NodeId};
+use weir_model::{Incarnation, NodeId, PartitionId, SegmentId};
 
 use super::codec::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
 use super::snapshot::{SnapshotAnswer, SnapshotRequest};
@@ -57,6 +59,7 @@ const RELAY: u8 = 6;
 const READ_INDEX: u8 = 7;
 const HEARS_OF: u8 = 8;
 const OTHER_INCARNATION: u8 = 9;
+const SEGMENT: u8 = 10;
 
 /// Between which incarnations of two nodes a request goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +85,8 @@ pub(crate) enum Request {
     ReadIndex,
     /// Whether the asked node has a live connection with another.
     HearsOf(NodeId),
+    /// Bytes of a segment file, for a replica whose own is damaged.
+    Segment { partition: PartitionId, segment: SegmentId, from: u64, to: u64 },
 }
 
 /// Why a leader has not taken what was brought to him.
@@ -109,6 +114,8 @@ pub(crate) enum Answer {
     Relay(Result<(), Refused>),
     ReadIndex(Result<u64, Refused>),
     HearsOf(bool),
+    /// Bytes of a segment file, which nobody has looked at, and their checksum.
+    Segment { crc: u32, bytes: Bytes },
 }
 
 impl Request {
@@ -120,7 +127,7 @@ impl Request {
             | Request::PreVote(_)
             | Request::Transfer(_)
             | Request::Snapshot(_) => true,
-            Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) => false,
+            Request::Relay(_) | Request::ReadIndex | Request::HearsOf(_) | Request::Segment { .. } => false,
         }
     }
 
@@ -164,6 +171,14 @@ impl Request {
                 out.u8(HEARS_OF);
                 out.u64(node.0);
             }
+            Request::Segment { partition, segment, from, to } => {
+                out.u8(SEGMENT);
+                out.u64(partition.0);
+                out.i64(segment.base);
+                out.u32(segment.generation);
+                out.u64(*from);
+                out.u64(*to);
+            }
         }
         vec![out.finish()]
     }
@@ -198,6 +213,12 @@ impl Request {
             }
             READ_INDEX => Request::ReadIndex,
             HEARS_OF => Request::HearsOf(NodeId(r.u64()?)),
+            SEGMENT => Request::Segment {
+                partition: PartitionId(r.u64()?),
+                segment: SegmentId { base: r.i64()?, generation: r.u32()? },
+                from: r.u64()?,
+                to: r.u64()?,
+            },
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
@@ -252,6 +273,11 @@ impl Answer {
                 out.u8(HEARS_OF);
                 out.u8(u8::from(*hears));
             }
+            Answer::Segment { crc, bytes } => {
+                out.u8(SEGMENT);
+                out.u32(*crc);
+                out.raw(bytes);
+            }
             Answer::ReadIndex(index) => {
                 out.u8(READ_INDEX);
                 encode_taken(&mut out, index, |out, index| out.u64(*index));
@@ -284,6 +310,7 @@ impl Answer {
             RELAY => Answer::Relay(decode_taken(&mut r, |_| Ok(()))?),
             READ_INDEX => Answer::ReadIndex(decode_taken(&mut r, Reader::u64)?),
             HEARS_OF => Answer::HearsOf(r.bool()?),
+            SEGMENT => Answer::Segment { crc: r.u32()?, bytes: r.raw(r.remaining())? },
             _ => return Err(r.error("its kind is not known to this binary")),
         };
         r.finish()?;
@@ -405,6 +432,12 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         Request::Transfer(TransferLeaderRequest::new(vote, 3, last)),
         Request::ReadIndex,
         Request::HearsOf(NodeId(2)),
+        Request::Segment {
+            partition: PartitionId(7),
+            segment: SegmentId { base: 1 << 33, generation: 2 },
+            from: 4096,
+            to: 1 << 20,
+        },
     ];
     let answers = [
         Answer::Refused("no".to_owned()),

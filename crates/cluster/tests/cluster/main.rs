@@ -5,6 +5,7 @@ mod alone;
 mod formation;
 mod incarnations;
 mod limits;
+mod mending;
 mod network;
 mod relay;
 mod returning;

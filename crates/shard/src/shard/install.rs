@@ -155,7 +155,7 @@ impl InstallTask {
                     let dir = self.files.partition_dir(id);
                     let files = PartitionFiles::open(handles, dir, &manifest_of(state))
                         .map_err(|error| format!("partition {id}: {error}"))?;
-                    Arc::new(PartitionView::new(id, state, Arc::clone(&self.shown.leaderships), files))
+                    Arc::new(PartitionView::new(id, state, &self.shown, files))
                 }
             };
             partitions.insert(id, view);

@@ -20,7 +20,7 @@ use weir_model::{PartitionId, ShardId};
 use crate::checkpoint::{CheckpointTask, Checkpoints};
 use crate::files::ShardFiles;
 use crate::machine::{ApplyError, Effect, Machine};
-use crate::snapshot::{Snapshots, staging_dir};
+use crate::snapshot::{Snapshots, mending_dir, staging_dir};
 use crate::view::{PartitionView, ShardView, Shown};
 use crate::writer::SegmentWriter;
 
@@ -54,6 +54,7 @@ impl Shard {
     ) -> Result<(Shard, SegmentWriter, Recovered), ShardError> {
         // What was staged and never installed was never acknowledged as anything.
         remove_tree(&*disk, &staging_dir(&dir))?;
+        remove_tree(&*disk, &mending_dir(&dir))?;
         let shown = Arc::new(Shown::default());
         let files = Arc::new(ShardFiles::new(Arc::clone(&disk), &dir, options.open_files_max, &shown));
         let (checkpoints, machine, raft_meta) = Checkpoints::open(disk, &dir, shard, files.holds().clone())?;

@@ -108,7 +108,7 @@ impl Shard {
         let fresh =
             PartitionState::new(PartitionSettings::clone(&state.settings), state.epoch_base, state.opened_at);
         let files = PartitionFiles::unopened(self.files.partition_dir(id));
-        let view = Arc::new(PartitionView::new(id, &fresh, Arc::clone(&self.shown.leaderships), files));
+        let view = Arc::new(PartitionView::new(id, &fresh, &self.shown, files));
         self.shown.partitions.write().insert(id, Arc::clone(&view));
         self.partitions.insert(id, view);
     }

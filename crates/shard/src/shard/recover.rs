@@ -23,8 +23,7 @@ impl Shard {
                         error => ShardError::Partition { partition: id, why: error.to_string() },
                     }
                 })?;
-            let leaderships = Arc::clone(&self.shown.leaderships);
-            let view = Arc::new(PartitionView::new(id, state, leaderships, files));
+            let view = Arc::new(PartitionView::new(id, state, &self.shown, files));
             self.files.tidy_later(&view);
             self.partitions.insert(id, view);
         }

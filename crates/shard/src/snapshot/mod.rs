@@ -1,5 +1,5 @@
 //! Giving a replica that is too far behind the state of another one: a durable checkpoint and the segment files that it
-//! lacks.
+//! lacks; and a segment by itself to one whose own is damaged ([`Mending`]).
 //!
 //! Nothing here knows a network. A [`SnapshotSource`] is a checkpoint that stays on disk while it is read from; a
 //! [`Staging`] says what it [wants][SnapshotWanted] next, one thing at a time, and takes it. Whoever stands between the
@@ -35,6 +35,7 @@
 //! more is unlinked; a start does the same with what is left of it.
 
 mod filling;
+mod mending;
 mod source;
 mod staging;
 
@@ -50,6 +51,7 @@ use crate::files::ShardFiles;
 use crate::shard::ShardError;
 use crate::view::Shown;
 
+pub use mending::Mending;
 pub use source::SnapshotSource;
 pub use staging::{StagedSnapshot, Staging};
 
@@ -61,6 +63,9 @@ pub const CHECKSUM_BYTES_MAX: u64 = 64 << 20;
 
 /// Name of the staging directory, within the shard's.
 const STAGING: &str = "incoming";
+
+/// Name of the directory in which a segment is gathered that is to mend one, within the shard's.
+const MENDING: &str = "mending";
 
 /// A file of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,6 +169,11 @@ impl Snapshots {
         Staging::begin(self.clone(), id)
     }
 
+    /// Begins to mend a segment whose file is not what was written. There must not be another one under way. Blocks.
+    pub fn mend(&self, partition: PartitionId, entry: SegmentEntry) -> Result<Mending, SnapshotError> {
+        Mending::begin(self.clone(), partition, entry)
+    }
+
     /// Removes what an attempt has left. There must not be one under way. Blocks.
     pub fn clear(&self) -> Result<(), SnapshotError> {
         Ok(weir_log::disk::remove_tree(&**self.files.disk(), &staging_dir(self.files.dir()))?)
@@ -173,6 +183,11 @@ impl Snapshots {
 /// Where a shard's snapshot is gathered.
 pub(crate) fn staging_dir(shard_dir: &Path) -> PathBuf {
     shard_dir.join(STAGING)
+}
+
+/// Where a segment is gathered that mends one.
+pub(crate) fn mending_dir(shard_dir: &Path) -> PathBuf {
+    shard_dir.join(MENDING)
 }
 
 /// Name of a segment in the staging directory.

@@ -1,6 +1,7 @@
 //! The read side of a shard: what everybody but the apply worker sees. Snapshots behind `Arc`, and
 //! locks that are held for a look, never for a file operation.
 
+mod doubts;
 mod observer;
 mod partition;
 mod read;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use weir_model::{PartitionId, SubscriptionId, TimestampMs};
+use weir_model::{Offset, PartitionId, SubscriptionId, TimestampMs};
 
 use crate::machine::SubscriptionKey;
 use crate::state::accounts::Accounts;
@@ -22,6 +23,7 @@ use crate::state::subscription::Subscription;
 use crate::state::timers::Timers;
 use crate::state::topology::Topology;
 
+pub(crate) use doubts::Doubts;
 pub use observer::{AppendObserver, ObserverGuard};
 pub use partition::PartitionView;
 pub use read::{BatchPosition, ReadError, ReadOut};
@@ -49,6 +51,8 @@ pub(crate) struct Shown {
     pub entry_time: AtomicI64,
     /// How many leaderships there have been; all partitions' epochs follow from it.
     pub leaderships: Arc<AtomicU64>,
+    /// Where files were found to be damaged.
+    pub doubts: Arc<Doubts>,
     /// Bytes in all tails.
     pub unwritten_bytes: AtomicUsize,
     /// Whether there are files that the next checkpoint will let go of.
@@ -68,6 +72,12 @@ impl ShardView {
     /// All partitions of this shard by id.
     pub fn partitions(&self) -> Vec<Arc<PartitionView>> {
         self.shown.partitions.read().values().cloned().collect()
+    }
+
+    /// Where reads have found, since this was called last, that a segment file is not what was written: partitions, and
+    /// offsets from which they could not be read.
+    pub fn take_doubts(&self) -> Vec<(PartitionId, Offset)> {
+        self.shown.doubts.take()
     }
 
     /// All topics, if this is the meta shard.

@@ -7,16 +7,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_log::disk::DiskError;
 use weir_log::partition::{
-    self, HandleCache, PartitionError, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, Stretch,
+    self, HandleCache, PartitionError, PartitionReader, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, Stretch,
     scrub_segments,
 };
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;
 use weir_model::{Offset, PartitionId, SegmentId, TimestampMs};
 
+use super::doubts::Doubts;
 use super::observer::{AppendObserver, ObserverGuard, Observers};
 use super::read::{BatchPosition, ReadError, ReadOut};
 use super::tail::{Run, Tail, chunks_of};
@@ -32,6 +34,8 @@ pub struct PartitionView {
     epoch_base: i32,
     opened_at: u64,
     leaderships: Arc<AtomicU64>,
+    /// Where this and other partitions of the shard were found to be damaged.
+    doubts: Arc<Doubts>,
     now: Mutex<Now>,
     files: PartitionFiles,
     observers: Arc<Observers>,
@@ -73,14 +77,15 @@ impl PartitionView {
     pub(crate) fn new(
         id: PartitionId,
         state: &PartitionState,
-        leaderships: Arc<AtomicU64>,
+        shard: &super::Shown,
         files: PartitionFiles,
     ) -> PartitionView {
         PartitionView {
             id,
             epoch_base: state.epoch_base,
             opened_at: state.opened_at,
-            leaderships,
+            leaderships: Arc::clone(&shard.leaderships),
+            doubts: Arc::clone(&shard.doubts),
             now: Mutex::new(Now::of(state)),
             files,
             observers: Arc::default(),
@@ -224,6 +229,7 @@ impl PartitionView {
             },
             partition::ReadError::Disk(error) => ReadError::Disk(error),
             partition::ReadError::Corrupt(corruption) => {
+                self.doubts.note(self.id, offset);
                 ReadError::Corrupt { offset, why: corruption.to_string() }
             }
         }
@@ -275,6 +281,32 @@ impl PartitionView {
             Some(reader) => scrub_segments(reader, done),
             None => Ok(ScrubReport::default()),
         }
+    }
+
+    /// What the segment files have, rising; nothing that is in memory only.
+    pub fn segments_in_files(&self) -> Vec<SegmentEntry> {
+        self.files.reader().map(PartitionReader::segments).unwrap_or_default()
+    }
+
+    /// Bytes of a segment's file as they lie there, not looked at; fewer than asked for only at its end. None if there is no
+    /// such segment. Blocks for as long as the disk takes.
+    pub fn segment_bytes(
+        &self,
+        segment: SegmentId,
+        from: u64,
+        length: usize,
+    ) -> Result<Option<Bytes>, ReadError> {
+        let Some(pinned) = self.files.reader().map(PartitionReader::pin) else { return Ok(None) };
+        let is_meant =
+            |entry: &SegmentEntry| (entry.base, entry.generation) == (segment.base, segment.generation);
+        if !pinned.segments().iter().any(is_meant) {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; length];
+        let read = pinned.read_bytes(segment.base, &mut bytes, from);
+        let read = read.map_err(|error| self.read_error(segment.base, error))?;
+        bytes.truncate(read.unwrap_or_default());
+        Ok(Some(bytes.into()))
     }
 
     /// What of a segment is still wanted, as [`PartitionReader::stretches`] finds it. Nothing if there is no such segment

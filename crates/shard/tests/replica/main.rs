@@ -5,6 +5,7 @@ mod checkpoints;
 mod crashes;
 mod faults;
 mod identical;
+mod mending;
 mod observers;
 mod reads;
 mod retirement;

@@ -76,7 +76,7 @@ impl Replica {
     }
 
     /// Another replica that has applied the same, on a disk of its own.
-    fn twin(&self, seed: u64) -> Replica {
+    pub fn twin(&self, seed: u64) -> Replica {
         let mut twin = Replica::new(seed);
         for entry in &self.journal {
             twin.apply_entry(entry.clone());
@@ -89,7 +89,7 @@ impl Replica {
     }
 }
 
-fn fill(replica: &mut Replica, partition: u64, batches: usize) {
+pub fn fill(replica: &mut Replica, partition: u64, batches: usize) {
     for _ in 0..batches {
         replica.apply(vec![append(partition, batch(2, 90, 5, None))]);
     }
