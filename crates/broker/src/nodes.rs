@@ -9,16 +9,20 @@ use std::time::Duration;
 
 use weir_cluster::ShardHandle;
 use weir_model::command::{Command, Outcome, Refusal};
-use weir_model::node::{HostPort, NodeMeta};
+use weir_model::node::{HostPort, NodeMeta, RegisteredNode};
 use weir_model::{NodeId, ShardId};
 
 use crate::broker::Broker;
 use crate::errors::{AdminError, refused};
 use crate::info::{ClusterInfo, NodeInfo, ShardInfo};
 use crate::listeners::ListenerInfo;
+use crate::read::PartitionRef;
 
 /// How often this node looks whether the others are still told what it says of itself.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A follower that lacks more entries than this is not read from: what it has would be old.
+const READ_BEHIND_MAX: u64 = 1_000;
 
 /// How long it waits before it tells them again, when that failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -163,6 +167,25 @@ impl Broker {
             Outcome::Refused(Refusal::UnknownNode(node)) => Err(AdminError::UnknownNode(node)),
             other => Err(refused(other)),
         }
+    }
+
+    /// A node of that zone from which a partition can be read as well as from this one, which leads it; none if this one
+    /// does not, or is of that zone itself, or none there has nearly everything.
+    pub fn replica_in(&self, partition: &PartitionRef, zone: &str) -> Option<NodeId> {
+        if self.options.zone.as_deref() == Some(zone) || partition.ready().is_err() {
+            return None;
+        }
+        let nodes = self.meta().ok()?.view().nodes();
+        let is_there = |node: &&Arc<RegisteredNode>| {
+            node.meta.zone.as_deref() == Some(zone) && !node.leaving && self.is_live(node.meta.id)
+        };
+        let nearly_all = |node: &NodeId| {
+            partition.handle().entries_behind_of_any(*node).is_some_and(|behind| behind <= READ_BEHIND_MAX)
+        };
+        let there: Vec<NodeId> = nodes.iter().filter(is_there).map(|node| node.meta.id).filter(nearly_all).collect();
+        // Those of a zone share the partitions.
+        let turn = partition.id().0 as usize % there.len().max(1);
+        there.get(turn).copied()
     }
 
     /// Every shard that is not a temporary one.

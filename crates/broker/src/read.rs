@@ -125,6 +125,11 @@ impl PartitionRef {
         ready(&self.handle)
     }
 
+    /// Whether this node leads the partition, and knows all that was decided before.
+    pub fn is_led_here(&self) -> bool {
+        self.ready().is_ok()
+    }
+
     /// The leadership in which this node leads the partition, if it is [`PartitionRef::ready`]. What is kept in memory
     /// beside the replicated state is good only for one: in between another node may have led.
     pub(crate) fn leadership(&self) -> Result<u64, Unavailable> {

@@ -271,8 +271,22 @@ impl ShardHandle {
     /// How many entries a follower lacks of those that this node has; none if this node does not lead the shard, or has
     /// not heard of the follower yet, or if the follower does not vote.
     pub fn entries_behind(&self, follower: NodeId) -> Option<u64> {
+        self.entries_that_lacks(self.voter_of(follower)?)
+    }
+
+    /// As [`ShardHandle::entries_behind`], also for a node whose replica does not vote.
+    pub fn entries_behind_of_any(&self, follower: NodeId) -> Option<u64> {
         let Agreement::Group { raft, .. } = &self.replica.agreement else { return None };
-        let follower = self.voter_of(follower)?;
+        let latest = {
+            let metrics = raft.server_metrics();
+            let known = metrics.borrow_watched();
+            member::latest(known.membership_config.membership(), follower)?
+        };
+        self.entries_that_lacks(latest)
+    }
+
+    fn entries_that_lacks(&self, follower: Member) -> Option<u64> {
+        let Agreement::Group { raft, .. } = &self.replica.agreement else { return None };
         let metrics = raft.data_metrics();
         let known = metrics.borrow_watched();
         let has = (*known.replication.as_ref()?.get(&follower.raft_id())?).map_or(0, |id| id.index);

@@ -81,6 +81,9 @@ pub struct Identity {
     /// Whether the next start is to go on without those who were nodes of its cluster before; not written otherwise.
     #[serde(default, skip_serializing_if = "is_not")]
     pub abandons_others: bool,
+    /// Whether a start has come to its end: from then on there is a journal, without which the node must not start.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub has_started: bool,
 }
 
 fn is_not(flag: &bool) -> bool {
@@ -285,6 +288,7 @@ fn drawn(config: &Config) -> Identity {
         founders,
         incarnation: Incarnation::FIRST.0,
         abandons_others: false,
+        has_started: false,
     }
 }
 
@@ -328,9 +332,18 @@ fn write_identity(directory: &Path, identity: &Identity) -> Result<(), Failure> 
 }
 
 impl DataDir {
-    /// The node goes on without the others, and every shard knows.
-    pub fn have_abandoned_others(&self) -> Result<(), Failure> {
-        write_identity(&self.path, &Identity { abandons_others: false, ..self.identity.clone() })
+    /// Notes that a start has come to its end, and with it whatever it was to do once.
+    pub fn note_start(&self) -> Result<(), Failure> {
+        if self.identity.has_started && !self.identity.abandons_others {
+            return Ok(());
+        }
+        // Steps of forming a cluster were kept since it was opened.
+        match read_identity(&self.path)? {
+            Some(kept) => {
+                write_identity(&self.path, &Identity { has_started: true, abandons_others: false, ..kept })
+            }
+            None => Err(Failure::Corrupt(format!("{NODE_FILE} of {} is gone", self.path.display()))),
+        }
     }
 }
 

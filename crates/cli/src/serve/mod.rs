@@ -78,8 +78,9 @@ async fn serve(config: &Config, settings: &Settings, data_dir: &DataDir) -> Resu
         let broker = with_patience(Broker::start(node.clone(), clock, broker_options), connected)
             .await
             .map_err(|error| Failure::Failed(format!("the broker does not start: {error}")))?;
-        if data_dir.identity.abandons_others {
-            data_dir.have_abandoned_others()?;
+        if let Err(error) = data_dir.note_start() {
+            // On a full disk, for example. The next start notes it.
+            tracing::warn!(%error, "it is not noted that the node has started");
         }
         let fronts = Fronts::open(config, settings, &descriptors, &broker).await?;
         Ok::<_, Failure>((node, answering, broker, fronts))
@@ -141,6 +142,7 @@ fn node_options(
         options.on_removed = OnFatal::new(stop::for_good);
     }
     options.journal.identity = identity.journal()?;
+    options.journal.must_exist = identity.has_started;
     options.journal.file_bytes = storage.journal_file_bytes;
     options.journal.group_bytes_max =
         options.journal.group_bytes_max.min((storage.journal_file_bytes / 2) as usize);
@@ -189,8 +191,9 @@ fn cannot_start(error: &StartError, data_dir: &DataDir) -> Failure {
             ))
         }
         StartError::Journal(error @ JournalError::Gone(_)) => Failure::Corrupt(format!(
-            "{error}, although checkpoints cover what was in it; nothing was changed: put it back, or accept the loss of \
-             what came after the checkpoints with --journal-accept-loss-from 0"
+            "{error}, although this node has run with it; nothing was changed: put it back, or accept the loss of what came \
+             after the checkpoints with --journal-accept-loss-from 0; where there are other nodes, empty all of the directory \
+             instead, and it is filled anew"
         )),
         StartError::MissingVote { .. } => {
             Failure::Corrupt(format!("{error} with --journal-accept-loss-from 0; nothing was deleted"))

@@ -203,6 +203,7 @@ fn three_nodes_are_one_cluster_that_survives_one_of_them() {
     assert!(status.out.contains("not ready: ") && status.out.contains("not connected"), "{}", status.out);
     three.end(1, "KILL");
     refuse_other_founders(&three);
+    refuse_to_forget_votes(&three);
 }
 
 #[test]
@@ -265,6 +266,23 @@ fn a_node_whose_directory_is_gone_is_filled_anew_and_votes_again() {
 fn catching_up(cluster: &Value) -> usize {
     let shards = cluster["shards"].as_array().expect("a list");
     shards.iter().map(|shard| shard["catching_up"].as_array().expect("a list").len()).sum()
+}
+
+/// A node whose journal is gone does not know how it voted, and must not vote as if it never had.
+fn refuse_to_forget_votes(three: &Three) {
+    let path = three.path(1);
+    fs::remove_dir_all(path.join("data/journal")).expect("it is gone");
+    // As if no checkpoint had ever been made.
+    fs::remove_dir_all(path.join("data/shards")).expect("they are gone");
+    let listen = format!("cluster=127.0.0.1:{}", three.ports[0]);
+    let peers = three.peers();
+    let serve = ["serve", "--data-dir", "data", "--node-id", "1", "--log-level", "error", "--peers", &peers];
+    for accepted in [&[][..], &["--journal-accept-loss-from", "0"]] {
+        let flags = [&serve[..], &["--listen", "http=127.0.0.1:0", "--listen", &listen], accepted].concat();
+        let refused = said(&mut weir(&path, &flags));
+        assert_eq!((refused.out.as_str(), refused.status), ("", Some(65)), "{refused:?}");
+        assert!(refused.err.contains("although this node has run with it"), "{refused:?}");
+    }
 }
 
 /// Who founded the cluster is settled with a directory.

@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::sync::{Semaphore, mpsc, watch};
 use weir_log::disk::Disk;
-use weir_log::journal::{Journal, JournalOptions, JournalReader};
+use weir_log::journal::{Journal, JournalError, JournalOptions, JournalReader};
 use weir_model::entry::ENTRY_BYTES_MAX;
 use weir_model::{Incarnation, ShardId, TimestampMs};
 use weir_shard::{Recovered, SegmentWriter, Shard, ShardError, checkpointed_index};
@@ -222,7 +222,8 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
         let dir = shards_dir.join(shard.to_string());
         checkpointed_index(Arc::clone(disk), &dir, shard).is_ok_and(|index| index > 0)
     };
-    let must_exist = (0..=options.data_shards).map(ShardId).any(has_checkpoint);
+    let must_exist =
+        options.journal.must_exist || (0..=options.data_shards).map(ShardId).any(has_checkpoint);
     let journal_options =
         JournalOptions { journal_bytes_max: journal_limit(options), must_exist, ..options.journal };
     let (journal, report) = Journal::open(Arc::clone(disk), &directory, journal_options, &mut |record| {
@@ -234,6 +235,10 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
     })?;
     if let Some((shard, why)) = unreadable {
         return Err(StartError::JournalRecord { directory, shard, why });
+    }
+    // Whatever the operator accepts: one that forgot its votes must not vote again beside others.
+    if must_exist && options.has_others() && recoveries.is_empty() {
+        return Err(StartError::Journal(JournalError::Gone(directory)));
     }
     tracing::info!(
         files = report.files,

@@ -144,10 +144,13 @@ async fn read_or_wait(call: &Call, request: &FetchRequest, looked: &[Looked]) ->
     let bytes_max = (request.max_bytes.max(0) as usize).min(call.front.options.fetch_bytes_max);
     // A client may want more at least than it accepts at most.
     let bytes_min = (request.min_bytes.max(0) as usize).min(bytes_max);
-    let read_committed = request.isolation_level == READ_COMMITTED;
+    let reader = Reader {
+        read_committed: request.isolation_level == READ_COMMITTED,
+        rack: Some(request.rack_id.as_str()).filter(|rack| !rack.is_empty()),
+    };
     let deadline = call.arrived + Duration::from_millis(request.max_wait_ms.max(0) as u64);
 
-    let pass = read_all(call, looked, bytes_max, read_committed).await;
+    let pass = read_all(call, looked, bytes_max, reader).await;
     if pass.urgent || pass.bytes >= bytes_min || looked.is_empty() || deadline <= Instant::now() {
         return pass;
     }
@@ -155,7 +158,7 @@ async fn read_or_wait(call: &Call, request: &FetchRequest, looked: &[Looked]) ->
     loop {
         // What arrived before the mark is found by the reading behind it, what arrives later by the wait.
         let mark = wait.mark();
-        let pass = read_all(call, looked, bytes_max, read_committed).await;
+        let pass = read_all(call, looked, bytes_max, reader).await;
         if pass.urgent || pass.bytes >= bytes_min {
             return pass;
         }
@@ -168,7 +171,7 @@ async fn read_or_wait(call: &Call, request: &FetchRequest, looked: &[Looked]) ->
     }
 }
 
-async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, read_committed: bool) -> Pass {
+async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, reader: Reader<'_>) -> Pass {
     let held = call.front.fetch_budget.hold(bytes_max);
     let bytes_max = held.bytes();
     let data = Vec::with_capacity(looked.len());
@@ -177,11 +180,12 @@ async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, read_committ
         let room = Room { bytes: bytes_max.saturating_sub(pass.bytes), first: pass.bytes == 0 };
         let (data, more) = match partition {
             Ok(partition) => {
-                read_partition(call, partition, wanted, room, read_committed, &mut pass.ranges).await
+                read_partition(call, partition, wanted, room, reader, &mut pass.ranges).await
             }
             Err(code) => (failed(call, wanted.partition, *code), false),
         };
-        pass.urgent |= more || !data.error_code.is_none() || data.diverging_epoch.epoch >= 0;
+        let leads_elsewhere = data.diverging_epoch.epoch >= 0 || data.preferred_read_replica >= 0;
+        pass.urgent |= more || !data.error_code.is_none() || leads_elsewhere;
         pass.bytes += data.records.as_ref().map_or(0, Records::len);
         pass.data.push(data);
     }
@@ -189,6 +193,14 @@ async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, read_committ
     let stored: usize = pass.ranges.iter().map(FileRange::len).sum();
     pass.held.resize(pass.bytes - stored);
     pass
+}
+
+/// Who reads.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    read_committed: bool,
+    /// Where it stands, if it wants to read from a node that stands there too (KIP-392).
+    rack: Option<&'a str>,
 }
 
 /// What an answer still has room for.
@@ -206,7 +218,7 @@ async fn read_partition(
     partition: &PartitionRef,
     wanted: &Wanted,
     room: Room,
-    read_committed: bool,
+    reader: Reader<'_>,
     ranges: &mut Vec<FileRange>,
 ) -> (PartitionData, bool) {
     if let Err(code) = check_epoch(partition, wanted.current_leader_epoch) {
@@ -219,13 +231,23 @@ async fn read_partition(
         high_watermark: partition.next_offset(),
         last_stable_offset: partition.next_offset(),
         log_start_offset: partition.log_start(),
-        aborted_transactions: read_committed.then(Vec::new),
+        aborted_transactions: reader.read_committed.then(Vec::new),
         records: Some(Records::new()),
         ..Default::default()
     };
     if let Some(diverging) = divergence(partition, wanted) {
         data.diverging_epoch = diverging;
         return (data, false);
+    }
+    if let Some(rack) = reader.rack {
+        if let Some(nearer) = call.front.broker.replica_in(partition, rack) {
+            data.preferred_read_replica = nearer.0 as i32;
+            return (data, false);
+        }
+        // Read from where a leader has sent it, it may know of records that have not arrived here.
+        if !partition.is_led_here() && wanted.fetch_offset > data.high_watermark {
+            return (data, false);
+        }
     }
     let limit = room.bytes.min(wanted.max_bytes.max(0) as usize);
     if limit == 0 && !room.first && wanted.fetch_offset != data.high_watermark {
