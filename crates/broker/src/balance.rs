@@ -148,7 +148,8 @@ impl Broker {
 
     /// Whether a node is there and nobody wants it to lead nothing.
     fn may_lead(&self, node: NodeId) -> bool {
-        let is_wanted = |meta: &ShardHandle| meta.view().nodes().node(node).is_none_or(|node| node.may_lead());
+        let is_wanted =
+            |meta: &ShardHandle| meta.view().nodes().node(node).is_none_or(|node| node.may_lead());
         self.meta().is_ok_and(is_wanted) && self.is_live(node)
     }
 

@@ -120,7 +120,8 @@ impl Broker {
         let wanted = nodes.get(&here).map(|node| (node.draining, node.leaving));
         let (draining, leaving) = wanted.unwrap_or_default();
         let (zone, version) = (own.zone, Some(own.version));
-        let this = NodeInfo { id: here, advertised: own.advertised, zone, version, draining, leaving, live: true };
+        let this =
+            NodeInfo { id: here, advertised: own.advertised, zone, version, draining, leaving, live: true };
         nodes.insert(here, this);
         ClusterInfo {
             cluster_id: self.options.cluster_id.clone(),
@@ -182,7 +183,8 @@ impl Broker {
         let nearly_all = |node: &NodeId| {
             partition.handle().entries_behind_of_any(*node).is_some_and(|behind| behind <= READ_BEHIND_MAX)
         };
-        let there: Vec<NodeId> = nodes.iter().filter(is_there).map(|node| node.meta.id).filter(nearly_all).collect();
+        let there: Vec<NodeId> =
+            nodes.iter().filter(is_there).map(|node| node.meta.id).filter(nearly_all).collect();
         // Those of a zone share the partitions.
         let turn = partition.id().0 as usize % there.len().max(1);
         there.get(turn).copied()

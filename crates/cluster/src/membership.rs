@@ -224,7 +224,9 @@ async fn take_next_step(
     let taken = raft.change_membership_if(change(&step, membership), step.keeps_replicas(), [seen]);
     match tokio::time::timeout(STEP_MAX, taken).await {
         Ok(Ok(_)) => say(&step, shard_id),
-        Ok(Err(error)) => tracing::debug!(shard = %shard_id, ?step, %error, "the members of a shard change later"),
+        Ok(Err(error)) => {
+            tracing::debug!(shard = %shard_id, ?step, %error, "the members of a shard change later")
+        }
         Err(_) => {
             tracing::debug!(shard = %shard_id, ?step, "no majority has agreed yet to a change of a shard's members");
         }
@@ -290,7 +292,9 @@ fn say(step: &Step, shard: ShardId) {
     let of = |member: &Member| (member.node(), member.incarnation());
     match step {
         Step::Finish => tracing::info!(%shard, "a change of the voters is finished"),
-        Step::Forget(_) => tracing::info!(%shard, "a replica is not fed any more: it is lost, or its node leaves"),
+        Step::Forget(_) => {
+            tracing::info!(%shard, "a replica is not fed any more: it is lost, or its node leaves")
+        }
         Step::Feed(member) => {
             let (node, incarnation) = of(member);
             tracing::info!(%shard, %node, %incarnation, "a replica is filled");
@@ -353,7 +357,8 @@ fn next_step(
     let wanted: Vec<Member> =
         census.wanted(shard).into_iter().filter_map(|node| census.member(node)).collect();
     let spare = |member: &&Member| learners.contains(member) && is_current(**member);
-    let spares = wanted.iter().chain(learners.iter().filter(|one| !wanted.contains(one))).filter(spare).copied();
+    let spares =
+        wanted.iter().chain(learners.iter().filter(|one| !wanted.contains(one))).filter(spare).copied();
     let lost_alone = |voter: &Member| census.is_lost(*voter) && !census.is_leaving(*voter);
     for gone in voters.iter().copied().filter(lost_alone) {
         let by = census.member(gone.node());
@@ -444,8 +449,12 @@ mod tests {
         Census {
             staying: (1..=3).chain(more.iter().copied()).map(|node| (NodeId(node), None)).collect(),
             away: BTreeSet::new(),
-            incarnations: [(NodeId(2), Incarnation(second)), (NodeId(4), Incarnation(1)), (NodeId(5), Incarnation(1))]
-                .into(),
+            incarnations: [
+                (NodeId(2), Incarnation(second)),
+                (NodeId(4), Incarnation(1)),
+                (NodeId(5), Incarnation(1)),
+            ]
+            .into(),
             votes: 3,
         }
     }
@@ -507,7 +516,9 @@ mod tests {
     /// What comes of a membership if every replica that is not away catches up at once: the steps, and where they end.
     fn settle(mut known: Membership, shard: u32, census: &Census) -> (Vec<Step>, Membership) {
         let mut steps = Vec::new();
-        while let Some(step) = next_step(&known, ShardId(shard), census, |one| !census.away.contains(&one.node())) {
+        while let Some(step) =
+            next_step(&known, ShardId(shard), census, |one| !census.away.contains(&one.node()))
+        {
             let (mut voting, mut fed) = (voters(&known), learners(&known));
             match &step {
                 Step::Finish => unreachable!("a step is carried out whole here"),
@@ -528,9 +539,13 @@ mod tests {
                 }
                 Step::Retire(gone) => assert!(voting.remove(gone)),
             }
-            let raft_ids = |all: &BTreeSet<Member>| all.iter().map(|one| one.raft_id()).collect::<BTreeSet<u64>>();
-            let nodes: BTreeMap<u64, EmptyNode> =
-                raft_ids(&voting).into_iter().chain(raft_ids(&fed)).map(|id| (id, EmptyNode::new())).collect();
+            let raft_ids =
+                |all: &BTreeSet<Member>| all.iter().map(|one| one.raft_id()).collect::<BTreeSet<u64>>();
+            let nodes: BTreeMap<u64, EmptyNode> = raft_ids(&voting)
+                .into_iter()
+                .chain(raft_ids(&fed))
+                .map(|id| (id, EmptyNode::new()))
+                .collect();
             known = Membership::new(vec![raft_ids(&voting)], nodes).expect("a membership");
             steps.push(step);
             assert!(steps.len() < 100, "it does not come to rest: {steps:?}");

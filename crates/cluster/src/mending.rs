@@ -84,7 +84,12 @@ impl Mender {
         asked
     }
 
-    async fn mend_from(&self, from: NodeId, partition: PartitionId, entry: SegmentEntry) -> Result<u64, String> {
+    async fn mend_from(
+        &self,
+        from: NodeId,
+        partition: PartitionId,
+        entry: SegmentEntry,
+    ) -> Result<u64, String> {
         let snapshots = self.snapshots.clone();
         let begun = self.blocking.run(move || snapshots.mend(partition, entry)).await?;
         let mut mending: Mending = begun.map_err(|error| error.to_string())?;
@@ -107,7 +112,8 @@ impl Mender {
     ) -> Result<bytes::Bytes, String> {
         let request = Request::Segment { partition, segment, from: at, to };
         let call = self.transport.call(from, Line::Shard(self.shard.id()), request.encode());
-        let answer = tokio::time::timeout(PIECE_MAX, call).await.map_err(|_| "it does not answer".to_owned())?;
+        let answer =
+            tokio::time::timeout(PIECE_MAX, call).await.map_err(|_| "it does not answer".to_owned())?;
         let answer = Answer::decode(answer.map_err(|error| error.to_string())?);
         match answer.map_err(|error| error.to_string())? {
             Answer::Segment { crc, bytes } if crc32c::crc32c(&bytes) != crc => {

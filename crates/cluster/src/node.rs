@@ -403,7 +403,9 @@ impl Node {
         }
         match tokio::time::timeout(GIVING_MAX, meta.relay(command)).await {
             Ok(Ok(Outcome::Incarnation(incarnation))) => Ok(incarnation),
-            Ok(Ok(Outcome::Refused(Refusal::UnknownNode(_)))) => Err(format!("node {node} was removed from the cluster")),
+            Ok(Ok(Outcome::Refused(Refusal::UnknownNode(_)))) => {
+                Err(format!("node {node} was removed from the cluster"))
+            }
             Ok(Ok(Outcome::Refused(refusal))) => Err(refusal.to_string()),
             Ok(Ok(outcome)) => Err(format!("it came to {outcome:?}")),
             Ok(Err(error)) => Err(error.to_string()),

@@ -88,7 +88,8 @@ async fn scrub(
     let mut total = ScrubReport::default();
     for partition in view.partitions() {
         let (stopping, scrubbed) = (stop.clone(), Arc::clone(&partition));
-        let scrubbed = blocking.run(move || scrubbed.scrub(&mut |segment| pace(segment.bytes, drive, &stopping)));
+        let scrubbed =
+            blocking.run(move || scrubbed.scrub(&mut |segment| pace(segment.bytes, drive, &stopping)));
         match scrubbed.await {
             Ok(Ok(report)) => {
                 tell_of(&report, mender.is_some());
@@ -118,7 +119,9 @@ fn tell_of(report: &ScrubReport, has_others: bool) {
     for corruption in &report.corrupt {
         let (file, position, why) = (corruption.file.display(), corruption.position, &corruption.why);
         match has_others {
-            true => tracing::error!(%file, position, why, "a stored batch is corrupt; other nodes are asked for it"),
+            true => {
+                tracing::error!(%file, position, why, "a stored batch is corrupt; other nodes are asked for it")
+            }
             false => tracing::error!(
                 %file, position, why,
                 "a stored batch is corrupt; the records in it cannot be read on this node"

@@ -210,9 +210,7 @@ impl From<AdminError> for ApiError {
             AdminError::UnknownNode(_) => {
                 (StatusCode::NOT_FOUND, "unknown_node", "GET /api/v1/cluster lists the nodes")
             }
-            AdminError::LastNode(_) => {
-                (StatusCode::CONFLICT, "last_node", "have another node join first")
-            }
+            AdminError::LastNode(_) => (StatusCode::CONFLICT, "last_node", "have another node join first"),
             AdminError::Limit { .. } => {
                 (StatusCode::INSUFFICIENT_STORAGE, "limit_reached", "delete what is not needed any more")
             }

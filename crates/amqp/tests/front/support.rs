@@ -108,7 +108,11 @@ impl World {
 
     /// The front stops, which its clients are told; the broker goes on.
     pub fn stop_serving(self) -> Broken {
-        Broken { serving: tokio::spawn(self.front.serve(std::future::ready(()))), broker: self.broker, node: self.node }
+        Broken {
+            serving: tokio::spawn(self.front.serve(std::future::ready(()))),
+            broker: self.broker,
+            node: self.node,
+        }
     }
 
     pub async fn stop(self) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use weir_broker::{AdminError, Broker, BrokerOptions, HostPort, ListenerInfo, NodeInfo};
+use weir_broker::{AdminError, Broker, BrokerOptions, CreateTopic, HostPort, ListenerInfo, NodeInfo};
 use weir_cluster::{Clock, Drive, LocalTransport, Node, NodeOptions, OnFatal};
 use weir_log::disk::SimDisk;
 use weir_model::command::{Command, Outcome};
@@ -250,4 +250,67 @@ async fn a_node_says_it_once_and_again_when_it_is_something_else() {
     world.restart().await;
     let meta = world.node().shard(ShardId::META).expect("a shard").clone();
     assert_eq!(meta.view().nodes().iter().count(), 1, "and is known after a restart");
+}
+
+impl Nodes {
+    /// Registers all with the zones in which they stand.
+    async fn register_in_zones(&self) {
+        for &id in &self.ids {
+            let zone = Some(format!("zone-{id}"));
+            self.propose(Command::RegisterNode { node: NodeMeta { id, zone, ..NodeMeta::default() } }).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_is_read_where_the_reader_stands_if_somebody_there_has_it() {
+    let three = Nodes::started().await;
+    three.register_in_zones().await;
+    let topic = three.brokers[0]
+        .create_topic(CreateTopic { name: "t".into(), ..CreateTopic::default() }, false)
+        .await
+        .expect("it is made");
+    let leads = &three.brokers[0];
+    let partition = leads.partition(&topic, 0).expect("it is there");
+    assert_eq!(leads.replica_in(&partition, "zone-2"), Some(NodeId(2)));
+    assert_eq!(leads.replica_in(&partition, "zone-1"), None, "it is read here");
+    assert_eq!(leads.replica_in(&partition, "nowhere"), None);
+    // Who does not lead sends nobody on.
+    seconds(1).await;
+    let follower = three.brokers[1].partition(&topic, 0).expect("it is there");
+    assert_eq!(three.brokers[1].replica_in(&follower, "zone-3"), None);
+    // Nor is anybody sent to a node that is not there, or to one that is to leave.
+    three.propose(Command::SetLeaving { node: NodeId(3), leaving: true }).await;
+    assert_eq!(leads.replica_in(&partition, "zone-3"), None);
+    three.cut(1);
+    assert_eq!(leads.replica_in(&partition, "zone-2"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_to_leave_gives_up_everything_and_is_forgotten() {
+    let three = Nodes::started().await;
+    three.register_in_zones().await;
+    seconds(30).await;
+    let ids = |at: usize| {
+        let nodes = three.brokers[at].cluster().nodes;
+        nodes.into_iter().map(|node| node.id.0).collect::<Vec<_>>()
+    };
+    three.brokers[0].set_leaving(NodeId(2), true).await.expect("it leads the meta shard");
+    seconds(30).await;
+    assert_eq!((ids(0), ids(2)), (vec![1, 3], vec![1, 3]));
+    for shard in three.brokers[0].shards() {
+        assert_eq!(shard.voters, [1, 3].map(NodeId), "shard {}", shard.id);
+        assert!(shard.listening.is_empty());
+    }
+    assert!(!three.leaders().contains(&Some(2)), "{:?}", three.leaders());
+    // It cannot say anything of itself any more, and the other two cannot both go.
+    let unknown = three.brokers[0].set_leaving(NodeId(2), true).await;
+    assert_eq!(unknown, Err(AdminError::UnknownNode(NodeId(2))));
+    three.brokers[0].set_leaving(NodeId(3), true).await.expect("there is another one");
+    assert_eq!(three.brokers[0].set_leaving(NodeId(1), true).await, Err(AdminError::LastNode(NodeId(1))));
+    // Until it is gone it may stay.
+    three.brokers[0].set_leaving(NodeId(3), false).await.expect("it is there");
+    seconds(30).await;
+    assert_eq!(ids(0), [1, 3]);
+    assert!(three.brokers[0].is_ready() && three.brokers[2].is_ready());
 }

@@ -234,7 +234,10 @@ fn protocols_are_served_or_refused_by_name() {
 fn a_cluster_is_founded_or_joined() {
     let joins = [("peers", "-"), ("join", "10.0.0.1:9348,[::1]:9348")];
     let cluster = taken_but(&joins).cluster.expect("others");
-    assert_eq!(cluster.join.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.1:9348", "[::1]:9348"]);
+    assert_eq!(
+        cluster.join.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["10.0.0.1:9348", "[::1]:9348"]
+    );
     assert!(cluster.peers.is_empty() && cluster.told.is_none());
     let refused = |changed: &[(&str, &str)]| refused_but(&[&joins, changed].concat());
     assert_eq!(refused_but(&joins[1..]), {
@@ -256,7 +259,8 @@ fn a_cluster_is_founded_or_joined() {
     let many = ["a:1"; 65].join(",");
     assert_eq!(refused_but(&[("peers", "-"), ("join", &many)]), "join names 65 addresses; 64 are enough");
     // Alone, and to be joined by others, who have to be told where it is.
-    let anywhere = [("peers", "-"), ("listen", "cluster=0.0.0.0:9348,http=127.0.0.1:0"), ("insecure", "true")];
+    let anywhere =
+        [("peers", "-"), ("listen", "cluster=0.0.0.0:9348,http=127.0.0.1:0"), ("insecure", "true")];
     assert_eq!(refused_but(&anywhere), {
         "the other nodes have to be told where cluster=0.0.0.0:9348 is; give --advertise cluster=HOST:PORT, or listen on one \
          address"

@@ -296,7 +296,8 @@ fn drawn(config: &Config) -> Identity {
 /// that out; should that be interrupted, the one after it.
 pub fn abandon_others(directory: &Path) -> Result<Identity, Failure> {
     let _lock = lock_data_dir(directory).map_err(|error| Failure::Usage(error.to_string()))?;
-    let refused = |why: &str| Err(Failure::Usage(format!("the data directory {} {why}", directory.display())));
+    let refused =
+        |why: &str| Err(Failure::Usage(format!("the data directory {} {why}", directory.display())));
     let identity = match read_identity(directory)? {
         None => return refused("has no node.toml: it is no node's, or not whole"),
         Some(identity) if identity.is_alone() => return refused("is that of a node that is alone: start it"),
@@ -426,7 +427,12 @@ fn check(directory: &Path, identity: &Identity, config: &Config) -> Result<(), F
 /// Who founded the cluster is settled with its data.
 fn check_founders(directory: &Path, identity: &Identity, config: &Config) -> Result<(), Failure> {
     let (directory, founders) = (directory.display(), identity.founders());
-    let founded_by = || format!("the data directory {directory} is of a cluster that was founded by nodes {}", listed(founders.iter()));
+    let founded_by = || {
+        format!(
+            "the data directory {directory} is of a cluster that was founded by nodes {}",
+            listed(founders.iter())
+        )
+    };
     let refused = |why: String| Err(Failure::Usage(why));
     match &config.cluster {
         None if identity.is_alone() => Ok(()),

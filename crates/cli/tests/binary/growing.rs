@@ -31,7 +31,16 @@ impl Growing {
 
     fn flags(&self, node: usize, more: &[&str]) -> Vec<String> {
         let (id, at) = (node.to_string(), format!("cluster={}", self.address(node)));
-        let own = ["--node-id", &id, "--listen", &at, "--listen", "kafka=127.0.0.1:0", "--listen", "http=127.0.0.1:0"];
+        let own = [
+            "--node-id",
+            &id,
+            "--listen",
+            &at,
+            "--listen",
+            "kafka=127.0.0.1:0",
+            "--listen",
+            "http=127.0.0.1:0",
+        ];
         [&own, more].concat().into_iter().map(str::to_owned).collect()
     }
 
@@ -107,7 +116,9 @@ fn replicas(cluster: &Value) -> Vec<(Vec<u64>, Vec<u64>)> {
 }
 
 fn are(ids: &[u64]) -> impl Fn(&Value) -> bool {
-    move |cluster| nodes(cluster).iter().map(|node| node["id"].as_u64().expect("a number")).eq(ids.iter().copied())
+    move |cluster| {
+        nodes(cluster).iter().map(|node| node["id"].as_u64().expect("a number")).eq(ids.iter().copied())
+    }
 }
 
 fn vote_everywhere(voters: &[u64], listening: &[u64]) -> impl Fn(&Value) -> bool {
@@ -222,7 +233,10 @@ fn a_node_that_was_begun_alone_can_be_opened_to_others() {
     all.join(2, 3);
     all.until(&[1, 2, 3], "its vote in all shards", vote_everywhere(&[1, 2, 3], &[]));
     let identity = fs::read_to_string(all.path(2).join("data/node.toml")).expect("an identity");
-    assert!(identity.contains("format-version = 4\n") && identity.contains("incarnation = 2\n"), "{identity}");
+    assert!(
+        identity.contains("format-version = 4\n") && identity.contains("incarnation = 2\n"),
+        "{identity}"
+    );
 }
 
 #[test]

@@ -113,7 +113,9 @@ fn different_numbers_of_shards_are_named_before_anything_is_agreed_on() {
     let other = Identity { shards: 4, ..empty(2) };
     let error = decide(&empty(1), &answers(&[other.clone()], &[3])).unwrap_err();
     assert!(
-        error.to_string().starts_with("node 1 has 8 data shards, and node 2 has 4: all nodes must have as many"),
+        error
+            .to_string()
+            .starts_with("node 1 has 8 data shards, and node 2 has 4: all nodes must have as many"),
         "{error}"
     );
     let forming = decide(&forming(1, "lake"), &answers(&[other], &[3])).unwrap_err();

@@ -222,8 +222,7 @@ fn open(options: &NodeOptions, disk: &Arc<dyn Disk>) -> Result<Opened, StartErro
         let dir = shards_dir.join(shard.to_string());
         checkpointed_index(Arc::clone(disk), &dir, shard).is_ok_and(|index| index > 0)
     };
-    let must_exist =
-        options.journal.must_exist || (0..=options.data_shards).map(ShardId).any(has_checkpoint);
+    let must_exist = options.journal.must_exist || (0..=options.data_shards).map(ShardId).any(has_checkpoint);
     let journal_options =
         JournalOptions { journal_bytes_max: journal_limit(options), must_exist, ..options.journal };
     let (journal, report) = Journal::open(Arc::clone(disk), &directory, journal_options, &mut |record| {

@@ -86,7 +86,12 @@ pub(crate) enum Request {
     /// Whether the asked node has a live connection with another.
     HearsOf(NodeId),
     /// Bytes of a segment file, for a replica whose own is damaged.
-    Segment { partition: PartitionId, segment: SegmentId, from: u64, to: u64 },
+    Segment {
+        partition: PartitionId,
+        segment: SegmentId,
+        from: u64,
+        to: u64,
+    },
 }
 
 /// Why a leader has not taken what was brought to him.
@@ -115,7 +120,10 @@ pub(crate) enum Answer {
     ReadIndex(Result<u64, Refused>),
     HearsOf(bool),
     /// Bytes of a segment file, which nobody has looked at, and their checksum.
-    Segment { crc: u32, bytes: Bytes },
+    Segment {
+        crc: u32,
+        bytes: Bytes,
+    },
 }
 
 impl Request {

@@ -57,8 +57,15 @@ impl Machine {
             let listening = listen(address, tls.clone()).await;
             let store: &dyn IdentityStore = &*directory;
             let (node, listening_at) = (NodeId(node), &listening);
-            let founding =
-                Founding { store, node, peers: &peers, listening: listening_at, shards: 1, seed: node.0, token: node.0 };
+            let founding = Founding {
+                store,
+                node,
+                peers: &peers,
+                listening: listening_at,
+                shards: 1,
+                seed: node.0,
+                token: node.0,
+            };
             let make = || format!("lake-{}", made.fetch_add(1, Ordering::SeqCst));
             let identity = form(founding, make).await?;
             let peers: Vec<(u64, String)> =

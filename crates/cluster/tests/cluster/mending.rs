@@ -13,7 +13,10 @@ use crate::three::Cluster;
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// Three voters with some segments, and what is in them.
-async fn filled(seed: u64, tune: impl Fn(&mut NodeOptions) + Send + Sync + Clone + 'static) -> (Cluster, Vec<String>) {
+async fn filled(
+    seed: u64,
+    tune: impl Fn(&mut NodeOptions) + Send + Sync + Clone + 'static,
+) -> (Cluster, Vec<String>) {
     let cluster = Cluster::start_tuned(seed, tune).await;
     let leader = cluster.leader().await;
     let shard = cluster.nodes[&leader].shard(SHARD).expect("the shard");

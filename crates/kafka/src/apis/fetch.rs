@@ -179,9 +179,7 @@ async fn read_all(call: &Call, looked: &[Looked], bytes_max: usize, reader: Read
     for Looked { wanted, partition } in looked {
         let room = Room { bytes: bytes_max.saturating_sub(pass.bytes), first: pass.bytes == 0 };
         let (data, more) = match partition {
-            Ok(partition) => {
-                read_partition(call, partition, wanted, room, reader, &mut pass.ranges).await
-            }
+            Ok(partition) => read_partition(call, partition, wanted, room, reader, &mut pass.ranges).await,
             Err(code) => (failed(call, wanted.partition, *code), false),
         };
         let leads_elsewhere = data.diverging_epoch.epoch >= 0 || data.preferred_read_replica >= 0;

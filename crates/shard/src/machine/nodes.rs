@@ -129,7 +129,10 @@ impl Machine {
             return Err(limit("nodes", NODES_MAX));
         }
         let last = given.map_or(Incarnation::FIRST, |given| given.incarnation);
-        last.0.checked_add(1).map(Incarnation).ok_or_else(|| limit("incarnations of a node", u32::MAX as usize))
+        last.0
+            .checked_add(1)
+            .map(Incarnation)
+            .ok_or_else(|| limit("incarnations of a node", u32::MAX as usize))
     }
 
     pub(super) fn set_leaving(

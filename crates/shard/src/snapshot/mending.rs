@@ -76,7 +76,10 @@ impl Mending {
         let own = self.snapshots.files.partition_dir(self.partition).join(segment_file_name(&self.entry));
         let own = disk.open(&own, OpenMode::Write)?;
         if own.len()? < self.entry.bytes {
-            return Err(damaged(self.what(), "the own file is too short, and nothing is appended to it here"));
+            return Err(damaged(
+                self.what(),
+                "the own file is too short, and nothing is appended to it here",
+            ));
         }
         let replaced = self.replace(&*own)?;
         if replaced > 0 {

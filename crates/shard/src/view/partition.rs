@@ -11,8 +11,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use weir_log::disk::DiskError;
 use weir_log::partition::{
-    self, HandleCache, PartitionError, PartitionReader, RangeChunk, ReadOptions, ScrubReport, SegmentEntry, Stretch,
-    scrub_segments,
+    self, HandleCache, PartitionError, PartitionReader, RangeChunk, ReadOptions, ScrubReport, SegmentEntry,
+    Stretch, scrub_segments,
 };
 use weir_model::batch::StoredBatch;
 use weir_model::settings::PartitionSettings;

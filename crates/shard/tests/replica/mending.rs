@@ -62,7 +62,8 @@ fn what_is_damaged_itself_mends_nothing() {
     let (leader, follower) = twins();
     let path = shard_dir().join("1/00000000000000000000.log");
     assert!(follower.disk.flip_bit(&path, 300, 2));
-    let before = follower.partition(1).segment_bytes(SegmentId { base: 0, generation: 0 }, 0, 1 << 20).unwrap();
+    let before =
+        follower.partition(1).segment_bytes(SegmentId { base: 0, generation: 0 }, 0, 1 << 20).unwrap();
     let changes: [&dyn Fn(&mut Vec<u8>); 3] =
         [&|bytes| bytes[500] ^= 1, &|bytes| bytes.fill(0), &|bytes| bytes[3] ^= 1];
     for change in changes {
@@ -70,7 +71,8 @@ fn what_is_damaged_itself_mends_nothing() {
         bring(&mut mending, &leader, change);
         let error = mending.finish().unwrap_err();
         assert!(matches!(error, SnapshotError::Damaged { .. }), "{error}");
-        let after = follower.partition(1).segment_bytes(SegmentId { base: 0, generation: 0 }, 0, 1 << 20).unwrap();
+        let after =
+            follower.partition(1).segment_bytes(SegmentId { base: 0, generation: 0 }, 0, 1 << 20).unwrap();
         assert_eq!(after, before);
     }
     // An attempt that is given up is in the way of none, and a start takes it away.

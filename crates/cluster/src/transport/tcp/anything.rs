@@ -120,7 +120,8 @@ pub(crate) fn handshake_seeds() -> Vec<Vec<u8>> {
         address: "d.example:9348".to_owned(),
         ..Hello::new(&identity(Phase::Empty), WHOEVER_IS_THERE, Purpose::Admission)
     };
-    let peers = BTreeMap::from([(NodeId(2), "b.example:9348".to_owned()), (NodeId(4), "d.example:1".to_owned())]);
+    let peers =
+        BTreeMap::from([(NodeId(2), "b.example:9348".to_owned()), (NodeId(4), "d.example:1".to_owned())]);
     let refusal = Refusal { reason: Reason::OtherNode, words: "this is node 2".to_owned() };
     let messages = [
         hello(Purpose::Shards),
