@@ -112,27 +112,20 @@ impl Machine {
             // It asks again, because it has not heard of it.
             return Outcome::Incarnation(given.incarnation);
         }
-        match self.next_incarnation(node) {
-            Ok(incarnation) => {
-                let given = GivenIncarnation { incarnation, token };
-                Arc::make_mut(&mut self.nodes).give_incarnation(node, given, context.index);
-                effects.push(Effect::NodesChanged);
-                Outcome::Incarnation(incarnation)
-            }
-            Err(refused) => refused,
-        }
+        let Some(incarnation) = self.next_incarnation(node) else { return limit("nodes", NODES_MAX) };
+        let given = GivenIncarnation { incarnation, token };
+        Arc::make_mut(&mut self.nodes).give_incarnation(node, given, context.index);
+        effects.push(Effect::NodesChanged);
+        Outcome::Incarnation(incarnation)
     }
 
-    fn next_incarnation(&self, node: NodeId) -> Result<Incarnation, Outcome> {
+    /// None if no more nodes can have one, or this node not another one.
+    fn next_incarnation(&self, node: NodeId) -> Option<Incarnation> {
         let given = self.nodes.given_incarnation(node);
         if given.is_none() && self.nodes.given_incarnations().count() >= NODES_MAX {
-            return Err(limit("nodes", NODES_MAX));
+            return None;
         }
-        let last = given.map_or(Incarnation::FIRST, |given| given.incarnation);
-        last.0
-            .checked_add(1)
-            .map(Incarnation)
-            .ok_or_else(|| limit("incarnations of a node", u32::MAX as usize))
+        given.map_or(Incarnation::FIRST, |given| given.incarnation).0.checked_add(1).map(Incarnation)
     }
 
     pub(super) fn set_leaving(
@@ -163,12 +156,9 @@ impl Machine {
             None if self.nodes.is_removed(node) => return Outcome::Done,
             _ => return Outcome::Refused(Refusal::UnknownNode(node)),
         }
-        let next = match self.next_incarnation(node) {
-            Ok(next) => GivenIncarnation::of_nobody(next),
-            Err(refused) => return refused,
-        };
+        let Some(next) = self.next_incarnation(node) else { return limit("nodes", NODES_MAX) };
         let nodes = Arc::make_mut(&mut self.nodes);
-        nodes.give_incarnation(node, next, context.index);
+        nodes.give_incarnation(node, GivenIncarnation::of_nobody(next), context.index);
         nodes.remove(node, context.index);
         effects.push(Effect::NodesChanged);
         Outcome::Done

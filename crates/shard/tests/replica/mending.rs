@@ -64,11 +64,9 @@ fn what_is_damaged_itself_mends_nothing() {
     assert!(follower.disk.flip_bit(&path, 300, 2));
     let before =
         follower.partition(1).segment_bytes(SegmentId { base: 0, generation: 0 }, 0, 1 << 20).unwrap();
-    let changes: [&dyn Fn(&mut Vec<u8>); 3] =
-        [&|bytes| bytes[500] ^= 1, &|bytes| bytes.fill(0), &|bytes| bytes[3] ^= 1];
-    for change in changes {
+    for (byte, bits) in [(500, 1), (3, 1), (16, 0xff)] {
         let mut mending = begin(&follower);
-        bring(&mut mending, &leader, change);
+        bring(&mut mending, &leader, |bytes| bytes[byte] ^= bits);
         let error = mending.finish().unwrap_err();
         assert!(matches!(error, SnapshotError::Damaged { .. }), "{error}");
         let after =

@@ -258,8 +258,8 @@ impl Reply {
             Reply::Accept { version, identity, peers } => {
                 out.u8(0);
                 out.raw(&version.to_le_bytes());
-                let has_peers = if peers.is_empty() { 0 } else { HAS_PEERS };
-                out.u8(u8::from(identity.is_some()) * HAS_IDENTITY | has_peers);
+                let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+                out.u8(flag(identity.is_some(), HAS_IDENTITY) | flag(!peers.is_empty(), HAS_PEERS));
                 if let Some(identity) = identity {
                     identity.encode(&mut out);
                 }
