@@ -111,7 +111,7 @@ fn different_clusters_are_named() {
 #[test]
 fn different_numbers_of_shards_are_named_before_anything_is_agreed_on() {
     let other = Identity { shards: 4, ..empty(2) };
-    let error = decide(&empty(1), &answers(&[other.clone()], &[3])).unwrap_err();
+    let error = decide(&empty(1), &answers(std::slice::from_ref(&other), &[3])).unwrap_err();
     assert!(
         error
             .to_string()
