@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::thread;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::Value;
 
 use super::cluster::{LOOK_EVERY, LOOKS_MAX, free_ports, has_leaders, nodes};
@@ -294,4 +295,68 @@ fn what_is_left_of_a_cluster_goes_on_when_an_operator_says_so() {
     assert_eq!(alone.end("TERM").status, Some(0));
     let alone = said(&mut weir(all.dir.path(), &["cluster", "recover", "data", "--yes"]));
     assert!(alone.err.contains("is that of a node that is alone: start it"), "{alone:?}");
+}
+
+/// An authority, and the files of a certificate of it for this machine.
+fn papers(dir: &std::path::Path, name: &str) -> Vec<String> {
+    let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority =
+        CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("parameters");
+    let certificate = params.signed_by(&key, &authority).expect("a certificate");
+    let files = [("ca", authority.pem()), ("certificate", certificate.pem()), ("key", key.serialize_pem())];
+    let mut flags = Vec::new();
+    for (what, content) in files {
+        let path = dir.join(format!("{name}-{what}.pem"));
+        fs::write(&path, content).expect("a file");
+        flags.extend([format!("--cluster-tls-{what}"), path.to_str().expect("a path").to_owned()]);
+    }
+    flags
+}
+
+#[test]
+fn nodes_that_know_each_other_by_certificates_let_nobody_else_in() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut all = Growing { dir, ports: free_ports(3), servers: BTreeMap::new() };
+    let (ours, theirs) = (papers(all.dir.path(), "ours"), papers(all.dir.path(), "theirs"));
+    let flags = |all: &Growing, papers: &[String], of: Option<usize>| -> Vec<String> {
+        let join = of.map(|of| ["--join".to_owned(), all.address(of)]);
+        papers.iter().cloned().chain(join.into_iter().flatten()).collect()
+    };
+    let start = |all: &mut Growing, node: usize, flags: &[String]| {
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        all.start(node, &flags);
+    };
+    let first = flags(&all, &ours, None);
+    start(&mut all, 1, &first);
+    all.ask(1, &["topic", "create", "t", "--partitions", "6"]).ok();
+    // Without a certificate, and with one that another authority vouches for: it goes on asking, and is never let in.
+    for strange in [flags(&all, &[], Some(1)), flags(&all, &theirs, Some(1))] {
+        let strange = all.flags(2, &strange.iter().map(String::as_str).collect::<Vec<_>>());
+        let serve: Vec<&str> =
+            ["serve", "--data-dir", "data"].into_iter().chain(strange.iter().map(String::as_str)).collect();
+        let mut waits = weir(&all.path(2), &serve)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it runs");
+        let mut said =
+            std::io::BufRead::lines(std::io::BufReader::new(waits.stderr.take().expect("it is piped")));
+        let refused = said
+            .by_ref()
+            .map_while(Result::ok)
+            .find(|line| line.contains("is not taken into the cluster yet"));
+        waits.kill().and_then(|()| waits.wait()).expect("it ran");
+        assert!(refused.is_some(), "it says that it is not let in");
+        assert!(!all.path(2).join("data/node.toml").exists(), "nothing is settled");
+    }
+    all.until(&[1], "nobody else", are(&[1]));
+    for node in [2, 3] {
+        let flags = flags(&all, &ours, Some(1));
+        start(&mut all, node, &flags);
+    }
+    all.until(&[1, 2, 3], "three that vote", vote_everywhere(&[1, 2, 3], &[]));
+    all.produce_and_read(2, "a", 3, &["a"]);
 }
