@@ -203,7 +203,10 @@ pub fn topics() -> Vec<Command> {
         placement: (1..=SHARDS).map(ShardId).collect(),
         config: settings_of_queue(),
     };
-    let queues = (0..).zip(&QUEUES).filter_map(|(number, queue)| queue.command(id(number)));
+    let mut queues: Vec<(u8, &QueueRules)> = (0..).zip(&QUEUES).collect();
+    // What dies before there is a queue for it goes nowhere: where the dead go is there first.
+    queues.sort_by_key(|(_, queue)| queue.dead_go_to.is_some());
+    let queues = queues.into_iter().filter_map(|(number, queue)| queue.command(id(number)));
     [streams, lots].into_iter().chain(queues).collect()
 }
 
