@@ -386,7 +386,7 @@ fn next_step(
     let spares: Vec<Member> = spares.filter(|member| wanted.contains(member)).collect();
     let possible = (voters.len() + spares.len()).min(census.votes);
     if voters.len() < census.votes {
-        let odd = if possible.is_multiple_of(2) { possible - 1 } else { possible };
+        let odd = possible.saturating_sub(usize::from(possible.is_multiple_of(2)));
         let more = odd.saturating_sub(voters.len());
         return (more > 0).then(|| Step::Promote(spares.into_iter().take(more).collect()));
     }

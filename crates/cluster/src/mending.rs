@@ -21,6 +21,9 @@ const PIECE_MAX: Duration = Duration::from_secs(10);
 /// A segment that could not be mended is not tried again for this long: somebody may read it again and again.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
+/// Segments that are remembered as ones that could not be mended; those beyond are tried whenever they are met.
+const FAILED_MAX: usize = 1_000;
+
 /// Mends the segments of a shard, one at a time.
 pub(crate) struct Mender {
     pub own: NodeId,
@@ -68,7 +71,9 @@ impl Mender {
             %shard, %partition, base = entry.base, why,
             "a segment that is not what was written could not be mended; it is tried again"
         );
-        self.failed.insert((partition, segment), Instant::now());
+        if self.failed.len() < FAILED_MAX {
+            self.failed.insert((partition, segment), Instant::now());
+        }
     }
 
     /// Whom to ask: the leader has all, the others may.

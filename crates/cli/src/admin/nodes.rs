@@ -178,11 +178,16 @@ fn remove(id: u64, wait: bool, yes: bool, common: &Common) -> Result<(), Failure
     say(common, &json!({ "id": id, "removed": true }), &format!("node {id} is of the cluster no more"))
 }
 
-/// Shows how much is left whenever that is something else. The node that is asked may be the one that goes.
+/// Shows how much is left whenever that is something else. The node that is asked may be the one that goes: its process ends
+/// when others have told it that it is gone.
 fn until_it_is_gone(server: &Server, id: u64) -> Result<(), Failure> {
+    let is_asked_itself = server.get("/cluster")?["node_id"] == id;
     let mut shown = None;
     loop {
-        let nodes = server.get("/nodes")?;
+        let nodes = match server.get("/nodes") {
+            Err(Failure::Unreachable(_)) if is_asked_itself => return Ok(()),
+            nodes => nodes?,
+        };
         let Some(node) = nodes.as_array().into_iter().flatten().find(|node| node["id"] == id) else {
             return Ok(());
         };

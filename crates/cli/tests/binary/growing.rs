@@ -238,6 +238,11 @@ fn a_node_that_was_begun_alone_can_be_opened_to_others() {
         identity.contains("format-version = 4\n") && identity.contains("incarnation = 2\n"),
         "{identity}"
     );
+
+    // Asked itself, a node answers as long as it is one.
+    assert_eq!(all.ask(3, &["node", "remove", "3", "--yes"]).ok(), "node 3 is of the cluster no more\n");
+    assert_eq!(all.ended(3).status, Some(64));
+    all.until(&[1, 2], "two that are left", are(&[1, 2]));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_model::command::{Outcome, Refusal};
-use weir_model::node::{GivenIncarnation, NODE_BYTES_MAX, NODES_MAX, NodeMeta};
+use weir_model::node::{GivenIncarnation, NODE_BYTES_MAX, NODES_MAX, NodeMeta, RegisteredNode};
 use weir_model::{Incarnation, NodeId};
 
 use super::meta::limit;
@@ -46,11 +46,33 @@ impl Machine {
         draining: bool,
         effects: &mut Vec<Effect>,
     ) -> Outcome {
-        let Some(known) = self.nodes.node(node) else {
-            return Outcome::Refused(Refusal::UnknownNode(node));
+        self.alter(context, node, |node| std::mem::replace(&mut node.draining, draining) != draining, effects)
+    }
+
+    pub(super) fn set_leaving(
+        &mut self,
+        context: Context,
+        node: NodeId,
+        leaving: bool,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        self.alter(context, node, |node| std::mem::replace(&mut node.leaving, leaving) != leaving, effects)
+    }
+
+    /// Changes what operators want of a node; `alter` says whether it is something else than before.
+    fn alter(
+        &mut self,
+        context: Context,
+        id: NodeId,
+        alter: impl FnOnce(&mut RegisteredNode) -> bool,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        let Some(known) = self.nodes.node(id) else {
+            return Outcome::Refused(Refusal::UnknownNode(id));
         };
-        if known.draining != draining {
-            Arc::make_mut(&mut self.nodes).set_draining(node, draining, context.index);
+        let mut node = RegisteredNode::clone(known);
+        if alter(&mut node) {
+            Arc::make_mut(&mut self.nodes).load(node, context.index);
             effects.push(Effect::NodesChanged);
         }
         Outcome::Done
@@ -91,9 +113,9 @@ impl Machine {
         let given = self.give_incarnation(context, node.id, token, effects);
         if matches!(given, Outcome::Incarnation(_)) && !asks_again {
             let nodes = Arc::make_mut(&mut self.nodes);
-            nodes.register(node.clone(), context.index);
-            // It was admitted anew: whoever wanted it to leave meant the one before.
-            nodes.set_leaving(node.id, false, context.index);
+            let draining = nodes.node(node.id).is_some_and(|known| known.draining);
+            // Whoever wanted one of that number to leave meant the one before.
+            nodes.load(RegisteredNode { meta: node.clone(), draining, leaving: false }, context.index);
         }
         given
     }
@@ -126,23 +148,6 @@ impl Machine {
             return None;
         }
         given.map_or(Incarnation::FIRST, |given| given.incarnation).0.checked_add(1).map(Incarnation)
-    }
-
-    pub(super) fn set_leaving(
-        &mut self,
-        context: Context,
-        node: NodeId,
-        leaving: bool,
-        effects: &mut Vec<Effect>,
-    ) -> Outcome {
-        let Some(known) = self.nodes.node(node) else {
-            return Outcome::Refused(Refusal::UnknownNode(node));
-        };
-        if known.leaving != leaving {
-            Arc::make_mut(&mut self.nodes).set_leaving(node, leaving, context.index);
-            effects.push(Effect::NodesChanged);
-        }
-        Outcome::Done
     }
 
     pub(super) fn forget_node(

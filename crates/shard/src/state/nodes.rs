@@ -72,26 +72,12 @@ impl Nodes {
         self.load(RegisteredNode { meta, draining, leaving }, index);
     }
 
-    /// Says whether a node is draining. Nothing happens if it is not registered.
-    pub(crate) fn set_draining(&mut self, id: NodeId, draining: bool, index: u64) {
-        if let Some(node) = self.nodes.change(index).get_mut(&id) {
-            Arc::make_mut(node).draining = draining;
-        }
-    }
-
-    /// Says whether a node is to leave. Nothing happens if it is not registered.
-    pub(crate) fn set_leaving(&mut self, id: NodeId, leaving: bool, index: u64) {
-        if let Some(node) = self.nodes.change(index).get_mut(&id) {
-            Arc::make_mut(node).leaving = leaving;
-        }
-    }
-
     /// Takes a node out of the registry.
     pub(crate) fn remove(&mut self, id: NodeId, index: u64) {
         self.nodes.change(index).remove(&id);
     }
 
-    /// Stores a node as it stands in a checkpoint.
+    /// Stores a node, in place of what was known of it.
     pub(crate) fn load(&mut self, node: RegisteredNode, index: u64) {
         self.nodes.change(index).insert(node.meta.id, Arc::new(node));
     }
